@@ -109,6 +109,7 @@ int64_t ex_lo(const struct exprs *, expr_id); /* INT64_MIN: unbounded */
 int64_t ex_hi(const struct exprs *, expr_id); /* INT64_MAX: unbounded */
 int64_t ex_divisor(const struct exprs *, expr_id);
 bool ex_uses(const struct exprs *, expr_id, sym_id);
+bool ex_uses_only(const struct exprs *, expr_id, const bool *of); /* no symbol of which `of`, by symbol, is false */
 sym_id ex_first_sym(const struct exprs *, expr_id); /* one that it uses; {0}: none */
 bool ex_uses_kind(const struct exprs *, expr_id, enum sym_kind); /* any symbol of that kind */
 uint32_t ex_n_args(const struct exprs *, expr_id);

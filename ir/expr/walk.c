@@ -17,6 +17,15 @@ bool ex_uses(const struct exprs *x, expr_id e, sym_id s)
     return false;
 }
 
+bool ex_uses_only(const struct exprs *x, expr_id e, const bool *of)
+{
+    const struct enode *node = enode(x, e);
+    bool only = node->kind != EX_SYM || of[node->sym.i];
+    for (uint32_t i = 0; i < node->n && node->syms && only; i++)
+        only = ex_uses_only(x, node->arg[i], of);
+    return only;
+}
+
 sym_id ex_first_sym(const struct exprs *x, expr_id e)
 {
     const struct enode *node = enode(x, e);

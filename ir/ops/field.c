@@ -3,6 +3,7 @@
 
 #include "ir/ops/scalar.h"
 
+#include <float.h>
 #include <math.h>
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
@@ -117,6 +118,8 @@ uint32_t field_of(double x)
         return FIELD_NAN;
     if (isinf(x))
         return x < 0 ? FIELD_MINUS_INF : FIELD_PLUS_INF;
+    if (fabs(x) == (double)FLT_MAX)
+        return x < 0 ? FIELD_LOWEST : minus(0, FIELD_LOWEST);
     if (fraction_of(x, &p, &q))
         return quotient(field_of_integer(p), field_of_integer(q));
     return exactly(x);

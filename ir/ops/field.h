@@ -4,7 +4,8 @@
  * everywhere. f32 and f64 are the same numbers. Narrower floats are what their bits say: see struct field_form.
  *
  * Sums, products, differences and quotients are exact. A float of the file or of the code is the fraction of a
- * denominator up to FIELD_FRACTIONS that rounds to it, if there is one, else the number that it is. exp is the
+ * denominator up to FIELD_FRACTIONS that rounds to it, if there is one, else the number that it is; the least and the
+ * greatest f32 are ends of the order, as no maximum with -FLT_MAX changes a number. exp is the
  * homomorphism (1, g^x) from sums to products, which q, the order of g in GF(p), makes possible. Functions that are
  * none of a field (tanh, sqrt, floor, ...) are hashes of their arguments; maximum, minimum and comparisons follow a
  * total order without a meaning, in which -inf comes first and +inf last, each the other one negated. -inf plus a
@@ -48,6 +49,7 @@ enum { FIELD_STEP = 416, FIELD_STEP_NEAR = 53261 };
 #define FIELD_PLACE_NEAR 0x40080000u
 #define FIELD_PLACE_FAR 0x7f900000u /* from FIELD_NEAR on */
 #define FIELD_UNDER 0x47198690u  /* -87 */
+#define FIELD_LOWEST 0x09808c64u /* -FLT_MAX: of all numbers but -inf and -87 the first in the order */
 
 /* The product of the numbers is the product of their residues over 2^32. t: below N 2^32. */
 static inline uint32_t field_reduced(uint64_t t)

@@ -385,7 +385,7 @@ def test_sum_of_nothing(tmp_path):
     """Its logarithm is what a comparison of its absolute value with infinity decides: -inf negated is inf."""
     path = save(tmp_path / "net.onnx", [helper.make_node("ReduceLogSumExp", ["x", "a"], ["y"], "n")], [value("x", [2, 0, 4])], [value("y", [2, 1, 4])],
                 {"a": np.array([1])}, opset=18)
-    [variant] = proof(path, status=6)["variants"]
+    [variant] = proof(path)["variants"]  # the sums, which no input changes, are drawn where they are stored
     assert variant["program"]["proved"]
 
 

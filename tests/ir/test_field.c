@@ -3,6 +3,7 @@
 #include "ir/ops/field.h"
 #include "tests/ir/evaluate.h"
 
+#include <float.h>
 #include <math.h>
 
 /* p / q, which f32 may not hold. */
@@ -82,6 +83,22 @@ static void test_powers_of_two(void **state)
     assert_true(same < 8);
 }
 
+/* A softmax that may be masked takes a maximum with the least f32, which real scores never fall below. */
+static void test_lowest_is_below_all(void **state)
+{
+    (void)state;
+    const uint32_t lowest = field_of(-(double)FLT_MAX);
+    uint64_t x = 1;
+    assert_int_equal(lowest, FIELD_LOWEST);
+    assert_true(field_less(FIELD_MINUS_INF, lowest));
+    assert_int_equal(field_of((double)FLT_MAX), FIELD_N - lowest);
+    assert_true(field_less(lowest, field_of(-FIELD_SMALL)));
+    for (int i = 0; i < 1 << 20; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        assert_true(field_less(lowest, (int64_t)((x >> 32) % FIELD_N)));
+    }
+}
+
 static void test_rests(void **state)
 {
     (void)state;
@@ -118,5 +135,5 @@ int main(void)
                                        cmocka_unit_test(test_rests),
                                        cmocka_unit_test(test_powers_of_two),
                                        cmocka_unit_test(test_numbers_for_functions)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    cmocka_unit_test(test_lowest_is_below_all), return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,11 +40,8 @@ static void stored_read(const struct stored *s, int64_t n, char *to)
 
 bool capture_number(const struct capture *d, expr_id e, int64_t *out)
 {
-    struct exprs *x = d->c.ctx->exprs;
-    for (uint32_t i = 1; i <= sym_count(x); i++)
-        if (!d->known[i] && ex_uses(x, e, (sym_id){i}))
-            return false;
-    return ex_eval(x, e, d->symbols, out);
+    const struct exprs *x = d->c.ctx->exprs;
+    return ex_uses_only(x, e, d->known) && ex_eval(x, e, d->symbols, out);
 }
 
 static void learn(struct capture *d, sym_id s, int64_t value)
@@ -284,11 +281,13 @@ void capture_event(void *user, uint32_t node, int end, uint64_t ns)
     struct capture *d = user;
     (void)node;
     (void)ns;
+    d->ended = UINT32_MAX;
     if (!end || d->launched >= d->c.kernel_rows.n)
         return;
     const struct captured_row *r = row_of(d, d->launched);
     if (!r->found)
         return;
+    d->ended = r->kernel;
     d->ran[r->kernel] = true;
     d->code = r->code;
     if (d->c.module->fused.kernels.data[r->kernel].region.i != 1)

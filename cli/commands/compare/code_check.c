@@ -225,8 +225,8 @@ static void run_once(struct code_check *m)
 static bool resize(struct code_check *m, int64_t size)
 {
     m->open |= sizing_forms(&m->sizing) > 0;
-    return sizing_put(&m->sizing, size, SIZES_SAME) && (sizing_holds(&m->sizing) || sizing_mend(&m->sizing, true)) &&
-           session_elements(&m->run.s) <= ELEMENTS_MOST;
+    return sizing_put(&m->sizing, size, SIZES_SAME, ELEMENTS_MOST) &&
+           (sizing_holds(&m->sizing) || sizing_mend(&m->sizing, true)) && session_elements(&m->run.s) <= ELEMENTS_MOST;
 }
 
 static bool serves(const struct code_check *m)

@@ -67,14 +67,30 @@ static bool takes_all(const struct node *n, uint32_t at)
            (n->op == OP_NMS && at != 2);
 }
 
+/* Does it add the extent to a position from the end? */
+static bool adds_extent(struct graph *g, const struct node *n, int64_t extent)
+{
+    bool adds = false;
+    for (uint32_t i = 0; i < n->n_in && n->op == OP_ADD && extent; i++) {
+        value_id v = n->in[i];
+        int64_t x;
+        while (v.i && value_op(g, v) == OP_BROADCAST)
+            v = value_node(g, v)->in[0];
+        adds |= v.i && is_integer(value_type(g, v)) && value_type(g, v)->rank == 0 && value_is_const(g, v) &&
+                value_const_i64(g, v, &x, 1) && x == extent;
+    }
+    return adds;
+}
+
 /* What the node asks of its operands. */
-static bool node_roles(struct integers *s, const struct graph *g, const struct node *n)
+static bool node_roles(struct integers *s, struct graph *g, const struct node *n)
 {
     const enum op_shape shape = op_shape(n->op);
     struct integer_role of = {0};
-    bool changed = false, moves = shape == SHAPE_VIEW || n->op == OP_CONVERT;
+    bool changed = false;
     for (uint32_t i = 0; i < n->n_out; i++) {
         const struct integer_role *r = &s->role[n->out[i].i];
+        const bool moves = shape == SHAPE_VIEW || n->op == OP_CONVERT || adds_extent(g, n, r->extent);
         of.decides |= r->decides || (r->extent && !moves && n->op != OP_SELECT);
         of.divides |= r->divides && (moves || n->op == OP_SELECT || n->op == OP_MUL);
         of.shifts |= r->shifts && moves;
@@ -166,8 +182,8 @@ int64_t integer_deciding(uint64_t r, uint32_t attempt)
         int8_t low, n;
     } ranges[] = {{0, 8}, {0, 5}, {0, 3}, {1, 4}, {0, 2}, {1, 2}, {-2, 5}, {1, 1}};
     /* the first ranges are wide, the last ones are one number */
-    const uint32_t each = INTEGER_ATTEMPTS / COUNT_OF(ranges);
-    return ranges[attempt / each].low + (int64_t)(r % (uint64_t)ranges[attempt / each].n);
+    _Static_assert(INTEGER_EACH * COUNT_OF(ranges) == INTEGER_ATTEMPTS, "each range has as many attempts");
+    return ranges[attempt / INTEGER_EACH].low + (int64_t)(r % (uint64_t)ranges[attempt / INTEGER_EACH].n);
 }
 
 int64_t integer_many(uint64_t r)

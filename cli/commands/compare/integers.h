@@ -67,6 +67,7 @@ double integers_shown(const struct integers *, const struct graph *, const struc
 /* So many draws where integers are compared: a third over all bits, a third over all magnitudes, a third of the ends of
  * their types. */
 enum { INTEGER_DRAWS = 96, INTEGER_ATTEMPTS = 64 };
+enum { INTEGER_EACH = 8 }; /* attempts in which numbers that decide sizes are drawn from the same ones */
 /* The most draws for integers that have shown few values, where that many will do. */
 enum { INTEGER_MOST = 768 };
 /* From this attempt on sizes and trips are 0 or 1, then 1 or 2. */

@@ -17,6 +17,7 @@
 #include "cli/commands/compare/control.h"
 #include "cli/commands/compare/prove.h"
 #include "cli/commands/compare/refusal.h"
+#include "cli/commands/compare/sharing.h"
 #include "cli/commands/compare/single.h"
 #include "cli/commands/temporary.h"
 #include "cli/library/options/cpu.h"
@@ -42,6 +43,10 @@ enum {
     COMPARED_LEAST = 16,
     LARGER_LEAST = 16 /* memory is rounded up, so that a wrong size of it shows with many elements only */
 };
+/* Elements of inputs of one size beyond SIZES_MOST, and how many tuples of sizes are drawn. */
+enum { ELEMENTS_LONG = 1 << 17, DRAWN_MOST = 128 };
+/* Beyond so many elements of inputs the interpreter judges single kernels where these are all that need the size. */
+enum { ELEMENTS_WHOLE = 1 << 14 };
 /* Elements of inputs in all draws that are too large for the interpreter. */
 #define ELEMENTS_PARTS ((uint64_t)1 << 27)
 /* The same where kernels have two parallel indices, and the largest size. */
@@ -53,6 +58,10 @@ static const int64_t more_sizes[] = {2, 7, 16, 33};
 
 /* ---- one draw ---------------------------------------------------------------------------------------------------- */
 
+/* Draws of few floats in which elements differ, then as many for single kernels in which they are equal for up to
+ * 2^TIED_BITS; and a draw that is mostly 0. */
+enum { TIED_EACH = 4, TIED_BITS = 10, TIED_ZEROS = 3 };
+
 /* One of few floats. Of each eight draws one has -inf only, as a maximum of many elements is -inf in no other. */
 static uint32_t draw_tied(const struct prove *p, uint64_t r, uint32_t draw)
 {
@@ -63,6 +72,21 @@ static uint32_t draw_tied(const struct prove *p, uint64_t r, uint32_t draw)
     if (p->special && r >> 62 == 0)
         return special[r % (COUNT_OF(special) - p->orders)];
     return field_of_integer((r >> 8) % 64 < other[draw % COUNT_OF(other)] ? (int64_t)(r % 5) - 2 : 0);
+}
+
+void prove_draw_tied(const struct prove *p, enum elem elem, void *data, size_t n, uint64_t *state, uint32_t draw)
+{
+    const bool runs = p->run.keep && draw % (2 * TIED_EACH) >= TIED_EACH;
+    uint64_t left = 0;
+    uint32_t x = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t r = integer_random(state);
+        if (!runs || !left--) {
+            x = draw_tied(p, r, runs && r >> 62 < 2 ? TIED_ZEROS : draw);
+            left = (r >> 32) % ((uint64_t)1 << ((r >> 56) % TIED_BITS));
+        }
+        field_store(elem, x, false, (char *)data + i * elem_size(elem));
+    }
 }
 
 /* The first draws that only choices ask for have floats far from what maxima begin with, on one side of it. */
@@ -137,15 +161,17 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
             integers_draw(t, role, p->compared ? &p->integers : NULL, &state, draw, attempt);
         else if (!whole || !field_form(t->elem))
             file_tensor_random(t, draw * p->run.s.api->n_in + i + 1);
-        for (size_t k = 0; k + size <= t->size && whole && field_form(t->elem); k += size) {
+        const bool tied = p->tied && !role->decides && whole && field_form(t->elem);
+        if (tied)
+            prove_draw_tied(p, t->elem, t->data, t->size / size, &state, draw);
+        for (size_t k = 0; !tied && k + size <= t->size && whole && field_form(t->elem); k += size) {
             const uint64_t r = integer_random(&state);
             const bool counts = role->counts && r >> 62 != 0;
             field_store(t->elem,
-                        p->tied && !role->decides       ? draw_tied(p, r, draw)
-                        : is_apart(p) && !role->decides ? draw_apart(p, r)
-                        : role->decides                 ? draw_deciding(r, draw, attempt)
-                        : counts                        ? field_of_integer((int64_t)(r % COUNTS_MOST) - COUNTS_MOST / 2)
-                                                        : (uint32_t)(r % FIELD_N),
+                        is_apart(p) && !role->decides ? draw_apart(p, r)
+                        : role->decides               ? draw_deciding(r, draw, attempt)
+                        : counts                      ? field_of_integer((int64_t)(r % COUNTS_MOST) - COUNTS_MOST / 2)
+                                                      : (uint32_t)(r % FIELD_N),
                         false, (char *)t->data + k);
         }
     }
@@ -190,7 +216,7 @@ static bool reads_operand(const struct node *n, value_id v)
 }
 
 /* What the draw shows of v. Of a loop's values the last trip's is left: so one draw counts once. */
-static void count_value(struct prove *p, value_id v)
+void prove_count(struct prove *p, value_id v)
 {
     const struct graph *g = p->run.c.graph;
     const struct node *n = value_node(g, v);
@@ -199,7 +225,8 @@ static void count_value(struct prove *p, value_id v)
         return;
     integers_count(&p->integers, &p->run.c.ctx->session, v, t);
     if (n && reads_operand(n, v) && !value_is_const(g, v))
-        x = p->want[n->in[0].i] ? p->want[n->in[0].i] : p->given[n->in[0].i];
+        x = p->given[n->in[0].i] ? p->given[n->in[0].i] : p->want[n->in[0].i];
+    x = x && !x->data ? p->run.got[n->in[0].i] : x; /* the interpreter went on from what was stored */
     if (!x || !x->data)
         return;
     if (n->op == OP_ISINF)
@@ -212,6 +239,14 @@ static void want_value(struct prove *p, value_id v)
 {
     if (v.i && !p->want[v.i])
         p->want[v.i] = NEW(&p->draw, struct tensor);
+}
+
+void prove_want(struct prove *p, value_id v)
+{
+    const struct node *n = value_node(p->run.c.graph, v);
+    want_value(p, v);
+    if (n && reads_operand(n, v) && value_node(p->run.c.graph, n->in[0]))
+        want_value(p, n->in[0]);
 }
 
 static bool interpret(struct prove *p)
@@ -229,12 +264,8 @@ static bool interpret(struct prove *p)
         p->given[g->inputs.data[i].value.i] = &in[i];
     }
     for (uint32_t i = 1; i < g->values.n; i++) {
-        const struct node *n = value_node(g, (value_id){i});
-        if (!p->integers.watched[i] || p->given[i])
-            continue;
-        want_value(p, (value_id){i}); /* also what a loop gives its body */
-        if (n && reads_operand(n, (value_id){i}) && value_node(g, n->in[0]))
-            want_value(p, n->in[0]);
+        if (p->integers.watched[i] && !p->given[i])
+            prove_want(p, (value_id){i}); /* also what a loop gives its body */
     }
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct kernel *k = prove_kernel(p, i);
@@ -251,7 +282,7 @@ static bool interpret(struct prove *p)
         return true;
     }
     for (uint32_t i = 1; i < g->values.n; i++)
-        count_value(p, (value_id){i});
+        prove_count(p, (value_id){i});
     return true;
 }
 
@@ -356,6 +387,7 @@ static void on_event(void *user, uint32_t node, int end, uint64_t ns)
         p->run.s.api->cancel(p->run.s.run);
     else
         capture_event(&p->run, node, end, ns);
+    single_draw(p);
     if (end && p->run.keep && single_ends(p)) { /* the rest of the network says nothing */
         p->part.ends = true;
         p->run.s.api->cancel(p->run.s.run);
@@ -368,7 +400,8 @@ static void run_drawn(void *user)
 {
     struct prove *p = user;
     struct session *s = &p->run.s;
-    p->code = s->api->run_dlpack(s->run, s->in_pointer, p->out, &s->error);
+    if (p->part.draw % 2 == 0 || !sharing_run(p))
+        p->code = s->api->run_dlpack(s->run, s->in_pointer, p->out, &s->error);
     if (p->part.ends && p->code == MCC_E_CANCELLED)
         p->code = MCC_OK;
 }
@@ -379,6 +412,8 @@ static bool run_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
     arena_release(&p->draw);
     arena_release(&p->draw_apart);
     const bool integers = draw_inputs(p, draw, attempt);
+    p->part.draw = draw;
+    p->run.ended = UINT32_MAX;
     p->out = NEW_ARRAY(&p->draw, DLManagedTensorVersioned *, p->run.s.api->n_out + 1);
     p->largest = 0;
     p->events = 0;
@@ -421,18 +456,31 @@ static void release_outputs(struct prove *p)
             p->out[i]->deleter(p->out[i]);
 }
 
+/* Did drawn values replace some of the run's? Then the network says nothing of why the run has ended. */
+static bool replaces(const struct prove *p, enum drawing how)
+{
+    return how == DRAW_PARTS && p->part.asks == PART_TIES;
+}
+
 /* False after a diagnostic. */
 static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
 {
+    p->part.gained = false;
     bool again = true; /* integers may be sizes and divisors, which end a run */
-    const uint32_t first = p->few ? INTEGER_FEW : p->larger ? draw * 8 % INTEGER_ATTEMPTS : 0;
-    for (uint32_t attempt = first; again && attempt < INTEGER_ATTEMPTS; attempt++) {
+    const bool of_sizes = how != DRAW_ALL && p->part.asks == PART_BLOCKS && !p->larger;
+    const uint32_t first = p->few      ? INTEGER_FEW
+                           : p->larger ? draw * 8 % INTEGER_ATTEMPTS
+                           : of_sizes  ? p->part.attempt
+                                       : 0;
+    for (uint32_t attempt = first; again && attempt < INTEGER_ATTEMPTS; attempt += of_sizes ? INTEGER_EACH : 1) {
         again = run_attempt(p, draw, attempt);
-        if (p->code != MCC_OK && !p->now->ended)
+        if (of_sizes) /* such numbers serve again; if none does, the next draw tries all */
+            p->part.attempt = p->code == MCC_OK ? attempt : 0;
+        if (p->code != MCC_OK && !p->now->ended && !replaces(p, how))
             refusal_judge(p);
         again &= p->code != MCC_OK && !p->now->ended;
     }
-    if (p->code == MCC_E_CANCELLED && !p->now->ended)
+    if (p->code == MCC_E_CANCELLED && !p->now->ended && !replaces(p, how))
         p->now->ended = PROVE_ENDLESS;
     if (p->now->ended)
         return true;
@@ -501,16 +549,16 @@ static bool settle(struct prove *p, bool last)
     return !p->now->ended && sizing_mend(&p->sizing, last);
 }
 
-/* Inputs of another size: of all symbols that --dim does not give. False: there are none, or not of this form, or it is
- * none of theirs. */
-static bool resize(struct prove *p, int64_t size, uint32_t form)
-{
-    return sizing_put(&p->sizing, size, form) && settle(p, size % 2 == 0);
-}
-
 static uint64_t input_elements(const struct prove *p)
 {
     return session_elements(&p->run.s);
+}
+
+/* Inputs of another size: of all symbols that --dim does not give. False: there are none, or not of this form, or it is
+ * none of theirs, or the inputs would have more elements than `most`. */
+static bool resize(struct prove *p, int64_t size, uint32_t form, uint64_t most)
+{
+    return sizing_put(&p->sizing, size, form, most) && settle(p, size % 2 == 0) && input_elements(p) <= most;
 }
 
 /* Is there a size that neither --dim gives nor the data of the run decides? */
@@ -546,7 +594,7 @@ static bool draw_parts(struct prove *p, uint32_t draw)
     while (any) {
         any = false;
         for (int64_t size = 2, step = 1; size <= SIZES_MOST && !p->now->ended && verdict_lacks(p); size += step) {
-            if (!resize(p, size, SIZES_SAME) || input_elements(p) <= ELEMENTS_MOST || !single_begin(p))
+            if (!resize(p, size, SIZES_SAME, UINT64_MAX) || input_elements(p) <= ELEMENTS_MOST || !single_begin(p))
                 continue;
             if (input_elements(p) > left)
                 return true;
@@ -627,7 +675,8 @@ static bool draw_later(struct prove *p)
         p->part.size = next;
         for (int64_t k = 0; ok && k < PROVE_RUNS && k <= next && next && !p->now->ended; k++) {
             p->part.turn = (uint32_t)k;
-            if (elements_at(p, next + 1) > (double)left || !resize(p, next + 1 - k, SIZES_SAME) || !single_begin(p))
+            if (elements_at(p, next + 1) > (double)left || !resize(p, next + 1 - k, SIZES_SAME, UINT64_MAX) ||
+                !single_begin(p))
                 continue;
             left -= input_elements(p);
             ok = draw_once(p, draw++, DRAW_PARTS);
@@ -639,35 +688,75 @@ static bool draw_later(struct prove *p)
     return ok || p->by_data;
 }
 
-/* All sizes to SIZES_MOST in turn, in a form and the next one, as long as loops and branches have not run often. */
-static bool draw_sizes(struct prove *p, uint32_t form, uint32_t *draw, bool small)
+/* All sizes to SIZES_MOST, which are all that the network takes. */
+static bool draw_small(struct prove *p, uint32_t draw)
 {
-    for (int64_t k = 2; k < 2 * SIZES_MOST + 2 && !p->now->ended && (small || verdict_lacks(p)); k++) {
-        if (!resize(p, k / 2, form + (uint32_t)k % 2))
-            continue;
-        const bool large = !small && input_elements(p) > ELEMENTS_MOST;
-        if (large && k % 2 == 0) /* and so are all that follow */
-            break;
-        if (!large && !draw_once(p, (*draw)++, small ? DRAW_ALL : DRAW_GAINS))
-            return false;
-    }
-    return true;
+    bool ok = true;
+    for (int64_t size = 1; ok && size <= SIZES_MOST && !p->now->ended; size++)
+        ok = !resize(p, size, SIZES_SAME, UINT64_MAX) || draw_once(p, draw++, DRAW_ALL);
+    p->now->whole = !p->now->ended;
+    return ok;
 }
 
-/* All forms in turn, as long as something new runs. */
+/* Sizes at which a loop or branch has run that had not run often. */
+struct size_list {
+    struct sized {
+        int64_t size;
+        uint32_t form;
+    } *data;
+    uint32_t n, cap;
+};
+
+/* Draws at the sizes, unless they are too large or were drawn before, and adds them to `gained`. Single kernels are
+ * judged where all that need the draw can be. False: nothing more is to be drawn. */
+static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool again, uint32_t *draw,
+                      struct size_list *gained)
+{
+    if (p->now->ended || !verdict_lacks(p))
+        return false;
+    if (!resize(p, at.size, at.form, most) || (!again && !sizing_is_new(&p->sizing)))
+        return true;
+    const bool single = input_elements(p) > ELEMENTS_WHOLE && single_begin(p) && p->part.all;
+    if (!single)
+        single_end(p);
+    const bool ok = draw_once(p, (*draw)++, single ? DRAW_PARTS : DRAW_GAINS);
+    single_end(p);
+    if (p->part.gained)
+        VEC_PUSH(&p->run.c.ctx->session, gained, at);
+    return ok;
+}
+
+/* Sizes as long as loops and branches have not run often: small inputs first, as each draw costs what they have. Then
+ * those that have served again, as long as they serve. */
 static bool draw_rest(struct prove *p)
 {
-    const bool small = is_small(p);
-    uint32_t draw = INTEGER_DRAWS + 2 * COUNT_OF(more_sizes), before = 0;
-    bool ok = true;
+    const uint32_t forms = sizing_forms(&p->sizing);
+    uint32_t draw = INTEGER_DRAWS + 2 * COUNT_OF(more_sizes);
+    struct size_list gained = {0};
+    bool on = true;
     p->now->whole = !is_open(p);
-    while (ok && !p->now->whole && (small || verdict_lacks(p)) && p->now->draws > before) {
-        before = p->now->draws;
-        for (uint32_t form = 0; ok && form < sizing_forms(&p->sizing); form += 2)
-            ok = draw_sizes(p, form, &draw, small);
-        p->now->whole = small && !p->now->ended;
+    if (p->now->whole)
+        return draw_parts(p, draw);
+    if (is_small(p))
+        return draw_small(p, draw);
+    for (uint32_t alone = 2; alone-- > 0;) {
+        for (uint32_t form = forms; form-- > 0;)
+            for (int64_t size = 1; on && size <= SIZES_MOST && sizing_is_alone(&p->sizing, form) == alone; size++)
+                on = draw_size(p, (struct sized){size, form}, ELEMENTS_MOST, false, &draw, &gained);
+        for (uint32_t form = forms; form-- > 0;)
+            for (int64_t size = SIZES_MOST; on && alone && size < LATER_MOST; size += size / 4 + 1)
+                if (sizing_is_alone(&p->sizing, form))
+                    on = draw_size(p, (struct sized){size, form}, ELEMENTS_LONG, false, &draw, &gained);
+        for (uint32_t k = 0; on && alone && k < DRAWN_MOST; k++)
+            on = draw_size(p, (struct sized){k, SIZES_DRAWN}, ELEMENTS_MOST, false, &draw, &gained);
+        while (on && gained.n) {
+            const struct size_list turn = gained;
+            gained = (struct size_list){0};
+            for (uint32_t k = 0; on && k < turn.n; k++)
+                on = draw_size(p, turn.data[k], ELEMENTS_MOST, true, &draw, &gained);
+        }
     }
-    return ok && (p->now->whole || draw_parts(p, draw));
+    return p->run.c.ctx->fail == FAIL_NONE && draw_parts(p, draw);
 }
 
 /* Larger sizes that data decides: a few, more as long as integers show few values, or loops and branches run that have
@@ -689,6 +778,26 @@ static bool draw_by_data(struct prove *p)
         vain = p->part.gained ? 0 : vain + 1;
     }
     p->larger = false;
+    return ok;
+}
+
+/* Few floats: the whole network, then single kernels that still lack some, of which what they read is drawn, too, as
+ * sums and products of equal floats are seldom equal. */
+static bool draw_ties(struct prove *p)
+{
+    bool ok = true;
+    p->tied = true;
+    for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended && verdict_lacks_ties(p, draw); draw++)
+        ok = draw_once(p, 4 * INTEGER_DRAWS + draw, DRAW_ALL);
+    p->part.asks = PART_TIES;
+    for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended && verdict_lacks_ties(p, draw); draw++) {
+        p->part.turn = draw;
+        ok = !single_begin(p) || draw_once(p, 9 * INTEGER_DRAWS + draw, DRAW_PARTS);
+        single_end(p);
+    }
+    p->tied = false;
+    p->part.asks = PART_BLOCKS;
+    p->part.turn = 0;
     return ok;
 }
 
@@ -732,10 +841,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     }
     p->part.asks = PART_BLOCKS;
     p->choosing = 0;
-    p->tied = true;
-    for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended && verdict_lacks_ties(p, draw); draw++)
-        ok = draw_once(p, 4 * INTEGER_DRAWS + draw, DRAW_ALL);
-    p->tied = false;
+    ok = ok && draw_ties(p);
     p->compared = p->integers.compared.n > 0;
     for (uint32_t draw = 0;
          ok && p->compared && draw < INTEGER_MOST && !p->now->ended && verdict_lacks_integers(p, draw, COMPARED_LEAST);
@@ -753,8 +859,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     p->larger = false;
     ok = ok && (!p->by_data || draw_by_data(p));
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(more_sizes); k++)
-        ok = !resize(p, more_sizes[k / 2], k % 2) || input_elements(p) > ELEMENTS_MOST ||
-             draw_once(p, INTEGER_DRAWS + k, DRAW_ALL);
+        ok = !resize(p, more_sizes[k / 2], k % 2, ELEMENTS_MOST) || draw_once(p, INTEGER_DRAWS + k, DRAW_ALL);
     ok = ok && (p->now->ended || draw_rest(p));
     ok = ok && (p->now->ended || p->now->whole || draw_later(p));
     if (p->now->ended && !p->now->why)

@@ -84,6 +84,7 @@ struct prove {
     struct {
         bool *keep;   /* by value */
         bool *chosen; /* by kernel */
+        bool all;     /* each kernel that is asked for can be judged alone */
         bool gained;  /* a loop or branch has run in the last draw */
         enum {
             PART_BLOCKS, /* kernels with a loop or branch that has run in few draws */
@@ -91,11 +92,19 @@ struct prove {
              * index has run in few */
             PART_LATER,
             PART_CHOICES, /* kernels that have chosen for few elements */
+            /* kernels that tell whether floats are equal, 0 or infinite, of which they have met few: what they read is
+             * drawn, too */
+            PART_TIES,
         } asks;
+        bool *fresh; /* by value: the run replaces it by drawn floats where it is stored */
+        uint64_t state; /* of these, in draw number `draw` */
+        uint32_t draw;
+        const struct integer_role *role; /* by value of the kernels' graph; NULL: not known yet */
         bool ends; /* the run has ended after the last kernel that is chosen */
         int64_t *sizes; /* by kernel: the largest at which it has two parallel indices; 0: there is none */
         int64_t size;
-        uint32_t turn; /* counts the draws at sizes around part.size */
+        uint32_t turn; /* counts the draws at sizes around part.size, and those of ties */
+        uint32_t attempt; /* the run took the last draw in about so many attempts; others of sizes begin there */
     } part; /* single.h */
     unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
     uint32_t *runs; /* by mark: the draws in which it was set */
@@ -169,6 +178,7 @@ bool verdict_lacks_choices(const struct prove *, uint32_t drawn, uint32_t least)
 bool verdict_lacks_choices_of(const struct prove *, uint32_t kernel, uint32_t drawn, uint32_t least);
 /* Do draws of few different floats lack, of which so many were there, and will no more than CHANCE_MOST do? */
 bool verdict_lacks_ties(const struct prove *, uint32_t drawn);
+bool verdict_lacks_ties_of(const struct prove *, uint32_t kernel, uint32_t drawn);
 /* Have a kernel's integers shown few of their values, of all draws, and may more draws do? A kernel that computes with
  * integers lacks the first `least` draws in any case. */
 bool verdict_lacks_integers(const struct prove *, uint32_t drawn, uint32_t least);
@@ -179,9 +189,18 @@ bool verdict_gains_of(const struct prove *, uint32_t kernel);
 void verdict_end(struct prove *);
 /* What the draw at hand says of each kernel. */
 void verdict_count(struct prove *);
-/* Of one kernel, of which alone the draw says something: the loops and branches that ran, and its choices, if it was
- * compared. */
-void verdict_count_of(struct prove *, uint32_t kernel);
+/* Of one kernel, of which alone the draw says something: the loops and branches that ran, and its choices. False: it
+ * was not compared. */
+bool verdict_count_of(struct prove *, uint32_t kernel);
+/* After that: what all draws have told of its choices. */
+void verdict_count_told(struct prove *, uint32_t kernel);
+/* The node tells whether floats are equal, or the like, and draws have to show that. */
+bool verdict_tells(const struct prove *, const struct node *);
+/* Wants what a draw shows of a watched value; then, when the draw was evaluated, counts that. */
+void prove_want(struct prove *, value_id);
+void prove_count(struct prove *, value_id);
+/* Floats of few numbers, for draw `draw`. */
+void prove_draw_tied(const struct prove *, enum elem, void *data, size_t n, uint64_t *state, uint32_t draw);
 /* In so many draws a kernel has to run. */
 uint32_t verdict_enough(const struct verdict *);
 /* NULL: kernel i is proved. */

@@ -1,10 +1,18 @@
 /* Single kernels at large sizes: see single.h. */
 #include "cli/commands/compare/single.h"
 
+#include "cli/commands/compare/chance.h"
+#include "ir/ops/field.h"
 #include "ir/ops/ops.h"
 
 /* Elements of the values that a kernel reads and computes; and views between two kernels. */
 enum { KERNEL_ELEMENTS = 1 << 22, VIEWS = 8, LATER_LEAST = 2 };
+
+/* Values that a kernel reads and others have stored. */
+struct reads {
+    value_id *data;
+    uint32_t n, cap;
+};
 
 static bool is_captured(const struct prove *p, value_id v)
 {
@@ -15,8 +23,16 @@ static bool is_captured(const struct prove *p, value_id v)
     return false;
 }
 
-/* Marks what has to be known to compute v. False: the run does not keep it. */
-static bool keep_value(struct prove *p, value_id v, double *elements, int depth)
+/* May drawn floats replace value v? Not where it is an integer, or arithmetic makes sizes or indices of it. */
+static bool may_replace(const struct prove *p, value_id v)
+{
+    const struct type *t = value_type(p->run.c.graph, v);
+    const struct integer_role *role = &p->part.role[v.i];
+    return t->kind == TYPE_TENSOR && field_form(t->elem) && elem_bits(t->elem) >= 8 && !role->decides && !role->extent;
+}
+
+/* Marks what has to be known to compute v, and puts it into `reads`. False: the run does not keep it. */
+static bool keep_value(struct prove *p, value_id v, struct reads *reads, double *elements, int depth)
 {
     const struct graph *g = p->run.c.graph;
     const struct node *n = v.i ? value_node(g, v) : NULL;
@@ -25,12 +41,13 @@ static bool keep_value(struct prove *p, value_id v, double *elements, int depth)
     if (is_captured(p, v)) {
         *elements += capture_count(&p->run, value_type(g, v));
         p->part.keep[v.i] = true;
+        VEC_PUSH(&p->draw, reads, v);
         return true;
     }
     if (op_shape(n->op) != SHAPE_VIEW || depth == VIEWS)
         return false;
     for (uint32_t i = 0; i < n->n_in; i++)
-        if (!keep_value(p, n->in[i], elements, depth + 1))
+        if (!keep_value(p, n->in[i], reads, elements, depth + 1))
             return false;
     return true;
 }
@@ -43,7 +60,7 @@ static bool is_inside(const struct prove *p, const struct kernel *k, value_id v)
     return false;
 }
 
-static bool choose(struct prove *p, const struct kernel *k)
+static bool choose(struct prove *p, const struct kernel *k, struct reads *reads)
 {
     const struct graph *g = p->run.c.graph;
     double elements = 0;
@@ -54,7 +71,7 @@ static bool choose(struct prove *p, const struct kernel *k)
         for (uint32_t j = 0; j < n->n_out; j++)
             elements += capture_count(&p->run, value_type(g, n->out[j]));
         for (uint32_t j = 0; j < n->n_in; j++)
-            if (!is_inside(p, k, n->in[j]) && !keep_value(p, n->in[j], &elements, 0))
+            if (!is_inside(p, k, n->in[j]) && !keep_value(p, n->in[j], reads, &elements, 0))
                 return false;
     }
     for (uint32_t j = 0; j < k->outs.n; j++)
@@ -69,31 +86,80 @@ static bool lacks(struct prove *p, uint32_t i)
     case PART_LATER:
         return p->part.sizes[i] == p->part.size && (p->part.turn < LATER_LEAST || verdict_lacks_later(p, i));
     case PART_CHOICES: return verdict_lacks_choices_of(p, i, p->least + drawn, p->least);
+    case PART_TIES: return verdict_lacks_ties_of(p, i, 0);
     default: return p->now->of[i].marked < p->now->of[i].blocks;
     }
 }
 
-bool single_begin(struct prove *p)
+/* Draws for the kernel what it reads, unless its own results are drawn for another one. Of what a kernel that is chosen
+ * has stored nothing is drawn: in every other draw some kernels are left out for others. */
+static bool choose_drawn(struct prove *p, uint32_t kernel, const struct reads *reads)
+{
+    const struct kernel *k = prove_kernel(p, kernel);
+    bool free = p->part.turn % 2 == 0 || integer_random(&p->part.state) % 2;
+    for (uint32_t i = 0; i < k->outs.n; i++)
+        free &= !p->part.fresh[k->outs.data[i].i];
+    for (uint32_t i = 0; i < reads->n; i++)
+        for (uint32_t j = 0; j < kernel; j++)
+            for (uint32_t o = 0; o < prove_kernel(p, j)->outs.n && p->part.chosen[j]; o++)
+                free &= prove_kernel(p, j)->outs.data[o].i != reads->data[i].i;
+    for (uint32_t i = 0; i < reads->n && free; i++)
+        p->part.fresh[reads->data[i].i] = may_replace(p, reads->data[i]);
+    return free;
+}
+
+static void make_lists(struct prove *p, size_t values)
 {
     struct arena *arena = &p->run.c.ctx->session;
+    struct integers own = {0};
+    p->part.keep = NEW_ARRAY(arena, bool, values);
+    p->part.fresh = NEW_ARRAY(arena, bool, values);
+    p->part.chosen = NEW_ARRAY(arena, bool, prove_kernels(p) + 1);
+    integers_roles(&own, p->run.c.graph);
+    p->part.role = own.role;
+}
+
+bool single_begin(struct prove *p)
+{
     const size_t values = p->run.c.graph->values.n + 1;
-    bool any = false, all = true;
-    if (!p->part.keep) {
-        p->part.keep = NEW_ARRAY(arena, bool, values);
-        p->part.chosen = NEW_ARRAY(arena, bool, prove_kernels(p) + 1);
-    }
+    bool any = false;
+    if (!p->part.keep)
+        make_lists(p, values);
     memset(p->part.keep, 0, values);
+    memset(p->part.fresh, 0, values);
+    memset(p->part.chosen, 0, prove_kernels(p));
     capture_begin(&p->run); /* the sizes */
+    p->part.all = true;
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct kernel *k = prove_kernel(p, i);
-        const bool asked = !p->now->of[i].why && lacks(p, i);
-        p->part.chosen[i] = asked && k->region.i == 1 && capture_keeps(k) && choose(p, k);
+        struct reads reads = {0};
+        if (p->now->of[i].why || p->now->of[i].differs || !lacks(p, i))
+            continue;
+        const bool can = k->region.i == 1 && capture_keeps(k) && choose(p, k, &reads);
+        p->part.chosen[i] = can && (p->part.asks != PART_TIES || choose_drawn(p, i, &reads));
         any |= p->part.chosen[i];
-        all &= p->part.chosen[i] || !asked;
+        p->part.all &= can;
     }
-    any &= all || p->part.asks != PART_CHOICES;
+    any &= p->part.all || p->part.asks != PART_CHOICES;
     p->run.keep = any ? p->part.keep : NULL;
     return any;
+}
+
+void single_draw(struct prove *p)
+{
+    const uint32_t kernel = p->run.ended;
+    for (uint32_t i = 0; kernel != UINT32_MAX && p->run.keep && i < prove_kernel(p, kernel)->outs.n; i++) {
+        const value_id v = prove_kernel(p, kernel)->outs.data[i];
+        int64_t n = 0;
+        const void **at = p->part.fresh[v.i] ? capture_places(&p->run, &p->draw, v, &n) : NULL;
+        if (!at)
+            continue;
+        struct tensor *t = p->run.got[v.i];
+        const size_t size = elem_size(t->elem);
+        prove_draw_tied(p, t->elem, t->data, (size_t)n, &p->part.state, p->part.draw);
+        for (int64_t k = 0; k < n; k++)
+            memcpy((void *)(uintptr_t)at[k], (const char *)t->data + (size_t)k * size, size);
+    }
 }
 
 bool single_ends(const struct prove *p)
@@ -114,6 +180,18 @@ bool single_gains(const struct prove *p)
     return false;
 }
 
+/* What a draw in which the kernel was compared tells of its choices. */
+static void count_told(struct prove *p, uint32_t kernel)
+{
+    const struct graph *g = p->run.c.graph;
+    for (uint32_t j = 0; j < prove_kernel(p, kernel)->nodes.n; j++) {
+        const struct node *n = graph_node(g, prove_kernel(p, kernel)->nodes.data[j]);
+        if (verdict_tells(p, n))
+            prove_count(p, chance_told(n));
+    }
+    verdict_count_told(p, kernel);
+}
+
 bool single_compare(struct prove *p, eval_watch *watch)
 {
     struct context *ctx = p->run.c.ctx;
@@ -125,6 +203,9 @@ bool single_compare(struct prove *p, eval_watch *watch)
     for (uint32_t i = 0; i < g->inputs.n; i++)
         if (!file_tensor_widen(ctx, &p->run.s.in[i], &in[i]))
             return false;
+    p->given = NEW_ARRAY(&p->draw, const struct tensor *, g->values.n + 1);
+    for (uint32_t i = 0; i < g->inputs.n; i++)
+        p->given[g->inputs.data[i].value.i] = &in[i];
     memcpy(given, p->run.got, g->values.n * sizeof *given);
     for (uint32_t i = 0; i < prove_kernels(p); i++)
         for (uint32_t j = 0; j < prove_kernel(p, i)->outs.n && p->part.chosen[i]; j++) {
@@ -133,10 +214,16 @@ bool single_compare(struct prove *p, eval_watch *watch)
             p->makes[v.i] = i + 1;
             given[v.i] = NULL;
         }
+    for (uint32_t i = 0; i < prove_kernels(p); i++)
+        for (uint32_t j = 0; j < prove_kernel(p, i)->nodes.n && p->part.chosen[i]; j++) {
+            const struct node *n = graph_node(g, prove_kernel(p, i)->nodes.data[j]);
+            if (verdict_tells(p, n))
+                prove_want(p, chance_told(n));
+        }
     if (graph_eval_from(g, in, given, p->want, watch, p, &p->draw, NULL) == EVAL_OK)
         for (uint32_t i = 0; i < prove_kernels(p); i++)
-            if (p->part.chosen[i])
-                verdict_count_of(p, i);
+            if (p->part.chosen[i] && verdict_count_of(p, i))
+                count_told(p, i);
     for (uint32_t i = 0; i < prove_kernels(p); i++)
         p->now->of[i].compared = p->now->of[i].here = 0;
     return true;

@@ -5,8 +5,12 @@
 #include "cli/commands/compare/prove.h"
 
 /* Chooses the kernels that part.asks for and that are small enough at the sizes of the inputs at hand; the run then
- * keeps what they read and store. False: there are none, or, for PART_CHOICES, another one is asked for, too. */
+ * keeps what they read and store. False: there are none, or, for PART_CHOICES, another one is asked for, too. Of
+ * PART_TIES some are left for other draws, where one stores what is drawn for another. */
 bool single_begin(struct prove *);
+/* In the run: replaces by drawn floats what the kernel that has ended has stored, as far as chosen ones read it, where
+ * the run has it and where it was kept. */
+void single_draw(struct prove *);
 /* In the run: have all chosen kernels ended? */
 bool single_ends(const struct prove *);
 /* After the run: has a loop or branch of a chosen kernel run that has not run often? */

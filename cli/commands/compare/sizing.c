@@ -1,6 +1,7 @@
 /* Sizes of the inputs: see sizing.h. */
 #include "cli/commands/compare/sizing.h"
 
+#include "cli/commands/compare/integers.h"
 #include "ir/expr/expr.h"
 #include "ir/ops/ops.h"
 
@@ -8,6 +9,8 @@
 enum { APART = 3, FAR = 512 };
 /* What drawn sizes take of SIZES_WORK, and more for each pair of symbols. */
 enum { EACH = 1 << 14 };
+/* Drawn sizes are smaller than 2^0, 2^1, ... */
+enum { DRAWN_BITS = 6 };
 
 /* The graph's symbol for one of the artifact. */
 static sym_id symbol_of(const struct sizing *z, uint32_t symbol)
@@ -50,6 +53,24 @@ uint32_t sizing_forms(const struct sizing *z)
     return n < 2 ? n : SIZES_OTHERS + (n == 2 ? n : 2 * n);
 }
 
+bool sizing_is_alone(const struct sizing *z, uint32_t form)
+{
+    const uint32_t n = count_free(z);
+    return n == 1 || (form < SIZES_DRAWN && form >= SIZES_OTHERS + (n == 2 ? 0 : n));
+}
+
+/* Of free symbol n in the form. */
+static int64_t size_in(uint32_t form, int64_t size, uint32_t n, uint32_t free)
+{
+    if (form == SIZES_DRAWN) {
+        uint64_t state = (uint64_t)size << 32 | n;
+        const uint64_t r = integer_random(&state);
+        return 1 + (int64_t)((r >> 8) % ((uint64_t)1 << (r % (DRAWN_BITS + 1))));
+    }
+    const bool one = form >= SIZES_OTHERS && ((form - SIZES_OTHERS) % free == n) != (form >= SIZES_OTHERS + free);
+    return one ? 1 : size + (form == SIZES_APART ? APART * n : 0);
+}
+
 /* Draws inputs of the sizes, by symbol. */
 static bool feed(struct sizing *z, const int64_t *size)
 {
@@ -65,27 +86,41 @@ static bool feed(struct sizing *z, const int64_t *size)
     return session_feed(z->session, true);
 }
 
-bool sizing_put(struct sizing *z, int64_t size, uint32_t form)
+/* Elements of the inputs whose open dims have these sizes, by symbol. */
+static double elements_of(const struct sizing *z, const int64_t *size)
+{
+    double all = 0;
+    for (uint32_t i = 0; i < z->session->api->n_in; i++) {
+        const struct file_tensor *t = &z->session->in[i];
+        double n = 1;
+        for (int32_t d = 0; d < t->rank; d++) {
+            const mcc_dim *dim = &z->session->api->in[i].dims[d];
+            const bool open = dim->extent == -1 && dim->symbol >= 0 && sizing_is_free(z, (uint32_t)dim->symbol);
+            n *= (double)(open ? size[dim->symbol] : t->dims[d]);
+        }
+        all += n;
+    }
+    return all;
+}
+
+bool sizing_put(struct sizing *z, int64_t size, uint32_t form, uint64_t most)
 {
     const mcc_api *api = z->session->api;
     int64_t *sizes = NEW_ARRAY(&z->session->ctx->session, int64_t, api->n_sym + 1);
     const uint32_t free = count_free(z);
     uint32_t n = 0; /* free symbols so far */
-    bool fits = form < sizing_forms(z);
+    bool fits = form == SIZES_DRAWN ? free > 1 : form < sizing_forms(z);
     for (uint32_t i = 0; i < api->n_sym && fits; i++) {
         const mcc_symbol *sym = &api->sym[i];
         const int64_t step = sym->step > 1 ? sym->step : 1;
         sizes[i] = only_value(z, i);
         if (!sizing_is_free(z, i))
             continue;
-        const bool one = form >= SIZES_OTHERS && ((form - SIZES_OTHERS) % free == n) != (form >= SIZES_OTHERS + free);
-        const int64_t asked = one ? 1 : size + (form == SIZES_APART ? APART * n : 0);
-        sizes[i] = (asked + step - 1) / step * step;
-        n++;
+        sizes[i] = (size_in(form, size, n++, free) + step - 1) / step * step;
         fits = sizes[i] >= sym->min && (!sym->max || sizes[i] <= sym->max);
     }
     z->spent += EACH + (int64_t)api->n_sym * api->n_sym;
-    return fits && z->spent < SIZES_WORK && feed(z, sizes);
+    return fits && z->spent < SIZES_WORK && elements_of(z, sizes) <= (double)most && feed(z, sizes);
 }
 
 /* Do all symbols of the condition stand for sizes? */
@@ -154,6 +189,19 @@ static bool sizes_now(const struct sizing *z, int64_t **size, int64_t **value)
         return false;
     for (uint32_t i = 0; i < z->session->api->n_sym; i++)
         (*value)[symbol_of(z, i).i] = (*size)[i];
+    return true;
+}
+
+bool sizing_is_new(struct sizing *z)
+{
+    int64_t *size, *value;
+    const uint32_t n = z->session->api->n_sym;
+    if (!sizes_now(z, &size, &value))
+        return false;
+    for (uint32_t i = 0; i < z->tried.n; i++)
+        if (memcmp(z->tried.data[i], size, n * sizeof *size) == 0)
+            return false;
+    VEC_PUSH(&z->session->ctx->session, &z->tried, size);
     return true;
 }
 

@@ -19,22 +19,27 @@ struct sizing {
     struct graph *graph;         /* its conditions on sizes have to hold */
     VEC(struct sizing_condition) conditions; /* those of sizes alone; empty: not looked for, or there are none */
     int64_t spent; /* of the work that sizes may take (SIZES_WORK) */
+    VEC(const int64_t *) tried;  /* by symbol: sizes that need not be drawn again */
 };
 
 /* How the free symbols share a size. Forms from SIZES_OTHERS on have one symbol each: first all but that one are of the
- * size, then only that one is; the rest is 1. */
-enum { SIZES_SAME, SIZES_APART, SIZES_OTHERS };
+ * size, then only that one is; the rest is 1. SIZES_DRAWN, of two symbols or more: each has a size of its own, which
+ * the size only seeds. */
+enum { SIZES_SAME, SIZES_APART, SIZES_OTHERS, SIZES_DRAWN = 1 << 30 };
 
 bool sizing_is_free(const struct sizing *, uint32_t symbol);
 uint32_t sizing_forms(const struct sizing *); /* 0: no symbol is free */
 /* Parts of conditions that may be computed to find sizes; then no others are drawn. Sizes that are drawn count, too. */
 #define SIZES_WORK ((int64_t)1 << 29)
 
-/* Draws inputs of these sizes. False: the network takes no such size, the form needs more symbols, SIZES_WORK is used
- * up, or after a diagnostic. */
-bool sizing_put(struct sizing *, int64_t size, uint32_t form);
+bool sizing_is_alone(const struct sizing *, uint32_t form); /* is one symbol of the size, and no other? */
+/* Draws inputs of these sizes. False: the network takes no such size, the form needs more symbols, the inputs would
+ * have more than `most` elements, SIZES_WORK is used up, or after a diagnostic. */
+bool sizing_put(struct sizing *, int64_t size, uint32_t form, uint64_t most);
 /* Do the network's conditions hold, of those that sizes alone decide? */
 bool sizing_holds(struct sizing *);
+/* The first time that it is asked of the sizes at hand? */
+bool sizing_is_new(struct sizing *);
 /* Draws inputs of sizes at which they do, near those at hand: free symbols change one after the other, from the last or
  * from the first on. False: none were found, or SIZES_WORK is used up. */
 bool sizing_mend(struct sizing *, bool last);

@@ -138,12 +138,17 @@ static void kernel_tells(struct prove *p, const struct kernel *k, struct verdict
     }
 }
 
+bool verdict_tells(const struct prove *p, const struct node *n)
+{
+    const struct graph *g = p->run.c.graph;
+    return chance_tells(g, n) && !value_is_const(g, n->out[0]) && p->integers.watched[chance_told(n).i];
+}
+
 /* What the draws have told of the node's choice. */
 static double told(const struct prove *p, const struct node *n)
 {
-    const struct graph *g = p->run.c.graph;
     const value_id v = chance_told(n);
-    if (!chance_tells(g, n) || value_is_const(g, n->out[0]) || !p->integers.watched[v.i])
+    if (!verdict_tells(p, n))
         return INFINITY;
     const double ties = p->ties[v.i] * CHANCE_ENOUGH / CHANCE_ELEMENTS;
     if (n->op == OP_ARGREDUCE)
@@ -241,9 +246,11 @@ bool verdict_lacks(struct prove *p)
     if (!p->never)
         never_find(p);
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
-        p->now->of[i].blocks = 0;
-        n += p->now->of[i].marked = marked_of(p, prove_kernel(p, i), &p->now->of[i].blocks);
-        all += p->now->of[i].blocks;
+        struct verdict *v = &p->now->of[i];
+        v->blocks = 0;
+        v->marked = marked_of(p, prove_kernel(p, i), &v->blocks);
+        n += v->why || v->differs ? v->blocks : v->marked; /* no draw changes what is said of such a kernel */
+        all += v->blocks;
     }
     return n < all;
 }
@@ -264,14 +271,18 @@ bool verdict_lacks_choices(const struct prove *p, uint32_t drawn, uint32_t least
     return false;
 }
 
+bool verdict_lacks_ties_of(const struct prove *p, uint32_t kernel, uint32_t drawn)
+{
+    const struct verdict *v = &p->now->of[kernel];
+    const bool will = drawn < CHANCE_DRAWS || v->told * CHANCE_MOST >= CHANCE_ENOUGH * (double)drawn;
+    return v->tells && v->ran && !v->why && !v->differs && v->told < CHANCE_ENOUGH && will;
+}
+
 bool verdict_lacks_ties(const struct prove *p, uint32_t drawn)
 {
-    for (uint32_t i = 0; i < prove_kernels(p); i++) {
-        const struct verdict *v = &p->now->of[i];
-        const bool will = drawn < CHANCE_DRAWS || v->told * CHANCE_MOST >= CHANCE_ENOUGH * (double)drawn;
-        if (v->tells && v->ran && !v->why && !v->differs && v->told < CHANCE_ENOUGH && will)
+    for (uint32_t i = 0; i < prove_kernels(p); i++)
+        if (verdict_lacks_ties_of(p, i, drawn))
             return true;
-    }
     return false;
 }
 
@@ -362,12 +373,10 @@ void verdict_count(struct prove *p)
         struct verdict *d = &p->now->of[i];
         d->blocks = 0;
         d->marked = marked_of(p, k, &d->blocks);
-        d->integers = d->told = INFINITY;
-        for (uint32_t j = 0; j < k->nodes.n; j++) {
-            const struct node *n = graph_node(g, k->nodes.data[j]);
-            d->told = fmin(d->told, told(p, n)); /* of all draws, also if the kernel did not run in this one */
-            d->integers = fmin(d->integers, integers_shown(&p->integers, g, n));
-        }
+        d->integers = INFINITY; /* of all draws, also if the kernel did not run in this one */
+        for (uint32_t j = 0; j < k->nodes.n; j++)
+            d->integers = fmin(d->integers, integers_shown(&p->integers, g, graph_node(g, k->nodes.data[j])));
+        verdict_count_told(p, i);
         count_choices(p, k, d, has_run(p, i));
         d->filled += d->here > 0;
         d->here = 0;
@@ -376,18 +385,28 @@ void verdict_count(struct prove *p)
     }
 }
 
-void verdict_count_of(struct prove *p, uint32_t kernel)
+void verdict_count_told(struct prove *p, uint32_t kernel)
+{
+    const struct kernel *k = prove_kernel(p, kernel);
+    struct verdict *d = &p->now->of[kernel];
+    d->told = INFINITY;
+    for (uint32_t j = 0; j < k->nodes.n; j++)
+        d->told = fmin(d->told, told(p, graph_node(p->run.c.graph, k->nodes.data[j])));
+}
+
+bool verdict_count_of(struct prove *p, uint32_t kernel)
 {
     const struct kernel *k = prove_kernel(p, kernel);
     struct verdict *d = &p->now->of[kernel];
     uint32_t mark;
     if (!d->compared || d->compared != k->outs.n)
-        return;
+        return false;
     for (uint32_t at = 0; block_next(p, k, &at, &mark);)
         count_mark(p, mark);
     d->blocks = 0;
     d->marked = marked_of(p, k, &d->blocks);
     count_choices(p, k, d, true);
+    return true;
 }
 
 bool verdict_holds(const struct certificate *c)
