@@ -12,14 +12,17 @@ def embedded(path):
     r = np.random.default_rng(5)
     data = {"b": r.integers(0, 256, (32, 2, 16)).astype(np.uint8), "s": (r.random(64) / 100).astype(np.float32)}
     nodes = [helper.make_node("Gather", ["table", "ids"], ["x"], "rows"),
-             helper.make_node("MatMulNBits", ["x", *data], ["y"], "product", domain="com.microsoft", K=64, N=32, bits=4, block_size=32, accuracy_level=4)]
-    return save(path, nodes, [value("ids", ["n"], TensorProto.INT64)], [value("y", ["n", 32])], {"table": r.standard_normal((50, 64)).astype(np.float32), **data})
+             helper.make_node("MatMulNBits", ["x", *data], ["y"], "product", domain="com.microsoft", K=64, N=32, bits=4, block_size=32,
+                              accuracy_level=4)]
+    table = r.standard_normal((50, 64)).astype(np.float32)
+    return save(path, nodes, [value("ids", ["n"], TensorProto.INT64)], [value("y", ["n", 32])], {"table": table, **data})
 
 
 def cache(path):
     """New rows, which go where the old ones are if the host gives the same memory."""
     return save(path, [helper.make_node("TensorScatter", ["past", "rows", "at"], ["present"], "write", axis=2)],
-                [value("past", [1, 2, 8, 16]), value("rows", [1, 2, "n", 16]), value("at", [1], TensorProto.INT64)], [value("present", [1, 2, 8, 16])], opset=24)
+                [value("past", [1, 2, 8, 16]), value("rows", [1, 2, "n", 16]), value("at", [1], TensorProto.INT64)],
+                [value("present", [1, 2, 8, 16])], opset=24)
 
 
 def masked(path):

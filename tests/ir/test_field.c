@@ -134,6 +134,7 @@ int main(void)
                                        cmocka_unit_test(test_small_fractions_are_ordered),
                                        cmocka_unit_test(test_rests),
                                        cmocka_unit_test(test_powers_of_two),
+                                       cmocka_unit_test(test_lowest_is_below_all),
                                        cmocka_unit_test(test_numbers_for_functions)};
-    cmocka_unit_test(test_lowest_is_below_all), return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
