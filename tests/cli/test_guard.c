@@ -89,7 +89,7 @@ static void test_many(void **state)
         assert_true(guard_holds(&f->guard));
         for (size_t i = 0; i < MANY; i++)
             guard_release(&f->guard, at[i]);
-        guard_trim(&f->guard);
+        guard_trim(&f->guard, false);
     }
     assert_true(f->ctx->heap_used - before < 1 << 20);
 }

@@ -87,10 +87,10 @@ bool guard_holds(const struct guard *g)
     return true;
 }
 
-void guard_trim(struct guard *g)
+void guard_trim(struct guard *g, bool all)
 {
     uint32_t n = 0;
-    if (g->blocks.n <= BLOCKS)
+    if (g->blocks.n <= BLOCKS && !all)
         return;
     for (uint32_t i = 0; i < g->blocks.n; i++)
         if (g->blocks.data[i].used)

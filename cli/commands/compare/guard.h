@@ -22,8 +22,8 @@ void *guard_alloc(struct guard *, struct arena *, size_t bytes, size_t align);
 void guard_release(struct guard *, void *);
 /* Are all marks as they were? */
 bool guard_holds(const struct guard *);
-/* Frees unused blocks if there are many: sizes that the data decides differ from run to run. */
-void guard_trim(struct guard *);
+/* Frees unused blocks if there are many, as sizes that the data decides differ from run to run, or in any case. */
+void guard_trim(struct guard *, bool all);
 /* Gives the memory back. */
 void guard_end(struct guard *);
 

@@ -47,6 +47,10 @@ enum {
 enum { ELEMENTS_LONG = 1 << 17, DRAWN_MOST = 128 };
 /* Beyond so many elements of inputs the interpreter judges single kernels where these are all that need the size. */
 enum { ELEMENTS_WHOLE = 1 << 14 };
+/* Of all values in one draw that the interpreter judges as a whole: it has them in memory, of two graphs. */
+#define VALUES_MOST 0x1p27
+/* Elements of the inputs of all such draws. */
+#define ELEMENTS_REST ((uint64_t)1 << 23)
 /* Elements of inputs in all draws that are too large for the interpreter. */
 #define ELEMENTS_PARTS ((uint64_t)1 << 27)
 /* The same where kernels have two parallel indices, and the largest size. */
@@ -421,7 +425,10 @@ static bool run_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
     capture_begin(&p->run);
     if (p->marks)
         memset(p->marks, 0, p->run.c.marks);
-    guard_trim(&p->guard);
+    guard_trim(&p->guard, p->resized);
+    if (p->resized)
+        malloc_trim(0);
+    p->resized = false;
     guard_spoil_work(p->run.s.run, GUARD_MARK);
     const int fault = guard_call(p->run.c.ctx, run_drawn, p);
     if (fault)
@@ -554,10 +561,24 @@ static uint64_t input_elements(const struct prove *p)
     return session_elements(&p->run.s);
 }
 
+/* Elements of all values at the sizes of the inputs, as far as these say. */
+static double value_elements(struct prove *p)
+{
+    const struct graph *g = p->run.c.graph;
+    double all = 0;
+    capture_begin(&p->run);
+    for (uint32_t i = 1; i < g->values.n; i++)
+        if (value_node(g, (value_id){i}) && value_type(g, (value_id){i})->kind == TYPE_TENSOR &&
+            !value_is_const(g, (value_id){i}))
+            all += capture_count(&p->run, value_type(g, (value_id){i}));
+    return all;
+}
+
 /* Inputs of another size: of all symbols that --dim does not give. False: there are none, or not of this form, or it is
  * none of theirs, or the inputs would have more elements than `most`. */
 static bool resize(struct prove *p, int64_t size, uint32_t form, uint64_t most)
 {
+    p->resized = true;
     return sizing_put(&p->sizing, size, form, most) && settle(p, size % 2 == 0) && input_elements(p) <= most;
 }
 
@@ -716,9 +737,15 @@ static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool agai
         return false;
     if (!resize(p, at.size, at.form, most) || (!again && !sizing_is_new(&p->sizing)))
         return true;
-    const bool single = input_elements(p) > ELEMENTS_WHOLE && single_begin(p) && p->part.all;
+    const uint64_t n = input_elements(p);
+    if (n > ELEMENTS_WHOLE && n > p->rest)
+        return true;
+    p->rest -= n > ELEMENTS_WHOLE ? n : 0;
+    const bool single = n > ELEMENTS_WHOLE && single_begin(p) && p->part.all;
     if (!single)
         single_end(p);
+    if (!single && value_elements(p) > VALUES_MOST)
+        return true;
     const bool ok = draw_once(p, (*draw)++, single ? DRAW_PARTS : DRAW_GAINS);
     single_end(p);
     if (p->part.gained)
@@ -734,6 +761,7 @@ static bool draw_rest(struct prove *p)
     uint32_t draw = INTEGER_DRAWS + 2 * COUNT_OF(more_sizes);
     struct size_list gained = {0};
     bool on = true;
+    p->rest = ELEMENTS_REST;
     p->now->whole = !is_open(p);
     if (p->now->whole)
         return draw_parts(p, draw);

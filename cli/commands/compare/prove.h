@@ -117,6 +117,8 @@ struct prove {
     size_t largest; /* bytes of the largest block that the run at hand has asked for */
     int64_t refusals; /* elements that the interpreter may still compute on draws that the variant refuses */
     uint32_t endless; /* draws of the variant that ran too long */
+    uint64_t rest; /* elements of inputs that draws of further sizes may still have */
+    bool resized; /* the next draw has other sizes: blocks of those before are of no use */
     bool few; /* integers are drawn from 0 and 1 */
     uint32_t least; /* draws that all kernels need */
     uint32_t choosing; /* further draws because kernels choose among elements; 0: none so far */
