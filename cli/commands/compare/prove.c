@@ -41,7 +41,7 @@ enum {
     QUARTERS_MOST = 8,
     QUARTERS_LEAST = 8,
     COMPARED_LEAST = 16,
-    LARGER_LEAST = 16 /* memory is rounded up, so that a wrong size of it shows with many elements only */
+    LARGER_LEAST = 16
 };
 /* Elements of inputs of one size beyond SIZES_MOST, and how many tuples of sizes are drawn. */
 enum { ELEMENTS_LONG = 1 << 17, DRAWN_MOST = 128 };
@@ -58,6 +58,8 @@ enum { ELEMENTS_WHOLE = 1 << 14 };
 enum { LATER_MOST = 1 << 16 };
 /* Bytes that runs of larger sizes ask for, as long as integers have shown few values. */
 #define MANY_BYTES ((uint64_t)1 << 28)
+/* And where these have shown enough: memory is rounded up, so that a wrong size of it shows with many elements only. */
+#define LARGER_BYTES ((uint64_t)1 << 20)
 static const int64_t more_sizes[] = {2, 7, 16, 33};
 
 /* ---- one draw ---------------------------------------------------------------------------------------------------- */
@@ -797,7 +799,8 @@ static bool draw_by_data(struct prove *p)
     p->larger = true;
     const uint64_t before = p->allocated;
     for (uint32_t draw = 0; ok && draw < INTEGER_MOST && !p->now->ended && p->allocated - before < MANY_BYTES &&
-                            (draw < LARGER_LEAST || verdict_lacks_integers(p, draw, 0) || verdict_lacks_ties(p, draw));
+                            ((draw < LARGER_LEAST && p->allocated - before < LARGER_BYTES) ||
+                             verdict_lacks_integers(p, draw, 0) || verdict_lacks_ties(p, draw));
          draw++)
         ok = draw_once(p, 7 * INTEGER_DRAWS + draw, DRAW_ALL);
     for (uint32_t draw = 0, vain = 0; ok && vain < most && !p->now->ended && verdict_lacks(p); draw++) {
