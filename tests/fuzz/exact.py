@@ -27,7 +27,9 @@ import multiprocessing
 import os
 import pathlib
 import re
+import resource
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -53,7 +55,7 @@ COORDINATES = ("Resize", "Upsample")               # which an open size takes fr
 BASE = 20                                          # forms with the same options but for --choose and --schedules
 TRIES = 4                                          # of schedules, of which one is taken
 KNOWN = collections.Counter()                      # what became of the schedules' fields so far
-RUNS, SECONDS = 300, 120                           # forms of one process; seconds of one of them
+RUNS, SECONDS = 300, 900                           # forms of one process; seconds of one of them
 SHARES = 400                                       # of N that a random network gets one of, and one of one's own OWN_SHARES
 OWN_SHARES = 4
 MEMORY = next(filter(os.path.isdir, ["/dev/shm"]), None)  # for files
@@ -184,11 +186,9 @@ def in_field(folder):
 
 
 def prove(*args, seconds):
-    """(status, what is said)"""
-    try:
-        done = subprocess.run([MCC, "prove", *map(str, args), "-q", "--jobs=1"], capture_output=True, text=True, errors="replace", timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return -1, ""
+    """(status, what is said); seconds of processor time."""
+    limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    done = subprocess.run([MCC, "prove", *map(str, args), "-q", "--jobs=1"], capture_output=True, text=True, errors="replace", preexec_fn=limit)
     return done.returncode, done.stdout
 
 
@@ -244,44 +244,57 @@ def subject(name, path, options, folder):
 
 def networks(folder, seed, only):
     """(name, path, options): first the own ones, then random ones from number `seed` on."""
-    left = len(only)
-    for name, path, options in itertools.chain(own(folder), random(folder, itertools.count(seed))):
+    seeds = [int(name.split()[1]) for name in only if name.startswith("random ")] if only else itertools.count(seed)
+    for name, path, options in itertools.chain(own(folder), random(folder, seeds)):
         if (not only or name in only) and ("random" in name or not options):
             yield name, path, [o for o in options if o.startswith("--input")]
-            left -= 1
-        if only and not left:
-            return
 
 
 def pick(rng, items):
     return items[rng.integers(len(items))]
 
 
-def other_numbers(rng, records, known):
+def other_numbers(rng, records, subject, known):
     """A text for --schedules: some fields of some kernels have other numbers, or loops another order. What was often refused, or changed nothing, comes seldom.
-    known: {(field, "taken" | "refused"): count}."""
+    known: {(field, "taken" | "refused"): count}, and the same by place."""
     lines = []
     for head, fields in [pick(rng, records) for _ in range(rng.integers(1, 3))]:
         loops = [k for k, (name, _) in enumerate(fields) if re.fullmatch(r"loop\.\d+", name)]
         if head in lines:
             continue
         lines.append(head)
-        odds = [(1 + 4 * known[kind(name), "taken"]) / (1 + known[kind(name), "refused"]) for name, _ in fields]
+        odds = [np.prod([(1 + 4 * known[key, "taken"]) / (1 + known[key, "refused"]) for key in (kind(name), place(subject, head, name))])
+                for name, _ in fields]
         odds = np.array([odd * (k in loops[:1] or kind(fields[k][0]) not in ("loop", "loops", "estimate")) for k, odd in enumerate(odds)])
         for k in sorted(rng.choice(len(fields), min(int(rng.integers(1, 5)), np.count_nonzero(odds)), replace=False, p=odds / odds.sum())):
             name, old = fields[k]
             if k in loops:
-                order = rng.permutation(len(loops))
+                order = np.roll(np.arange(len(loops)), 1) if len(loops) < 3 else rng.permutation(len(loops))
                 lines += [f"  {fields[i][0].replace('loop', part)} {fields[loops[order[j]] + shift][1]}"
                           for part, shift in (("loop", 0), ("step", len(loops))) for j, i in enumerate(loops)]
             else:
-                lines.append(f"  {name} {pick(rng, [*SOME, old + 1, old - 1, 2 * old, old // 2, 1 - old])}")
+                lines.append(f"  {name} {pick(rng, [n for n in (*SOME, old + 1, old - 1, 2 * old, old // 2, 1 - old) if n != old])}")
     return "\n".join(lines) + "\n"
 
 
 def kind(field):
     """Loops and steps go together; the statements of a kernel are alike."""
     return "loop" if re.match(r"(loop|step)\.", field) else re.sub(r"\d+", "N", field)
+
+
+def place(subject, head, field):
+    """The field of a kernel, of any CPU."""
+    return subject, head.rpartition('"')[0], kind(field)
+
+
+def learned(subject, form, field, word):
+    """What to count of the form's schedules: of this field; "": of all."""
+    head, found = "", []
+    for name, *line in (line.split(None, 1) for line in form.schedules.splitlines()):
+        head = f"schedule {line[0]}" if name == "schedule" else head
+        if name != "schedule" and field in ("", name):
+            found += [(kind(name), word), (place(subject.name, head, name), word)]
+    return found
 
 
 def mended(lines, k, field, number):
@@ -357,7 +370,7 @@ def compiled(library, subject, form, rng, folder):
         onnx.save(form.model, path)
     records, status = records_of(library, subject, form, path) if form.drawn and rng.random() < 0.9 else [], 2
     for tries in range(TRIES):
-        form.schedules = other_numbers(rng, records, KNOWN) if records and tries < TRIES - 1 else ""
+        form.schedules = other_numbers(rng, records, subject.name, KNOWN) if records and tries < TRIES - 1 else ""
         while form.schedules or tries == TRIES - 1 or not records:
             file.write_text(form.schedules)
             if (what := (str(form), form.schedules)) in subject.seen:
@@ -368,7 +381,7 @@ def compiled(library, subject, form, rng, folder):
             if status != 2 or not line:
                 subject.seen.add(what)
                 return status, said.strip()[:300], path
-            form.learned.append((kind(line[2] or ""), "refused"))
+            form.learned += learned(subject, form, line[2], "refused")
             form.schedules = mended(form.schedules.splitlines(), int(line[1]) - 1, line[2], line[3] and rng.integers(int(line[3]), int(line[4]) + 1))
 
 
@@ -409,7 +422,7 @@ def judge(library, subject, form, rng, folder):
         return ("refused", said, []) if status == 2 else ("broken", f"status {status}: {said}", [])
     exact, like = marks(folder / "form.so") if status == 0 else ("", "")
     again = status < 0 or exact in subject.seen
-    form.learned += [(kind(line.split()[0]), "refused" if again else "taken") for line in form.schedules.splitlines() if line[0] == " "]
+    form.learned += learned(subject, form, "", "refused" if again else "taken")
     if again:
         return "again", "", []
     sizes, text = subject.sizes if form.size < 0 else [subject.sizes[form.size]], ""
@@ -472,7 +485,7 @@ def forms(subject, seed, here, folder):
 
 
 def run_network(subject, seed, here, folder, most, keep):
-    """(counts by word, counts of `open` by reason, what is bad) of `most` forms that run; ^C ends it early."""
+    """(counts by word, counts of `open` by reason, what is bad) of `most` forms that run, or until most are none of these."""
     count, reasons, bad = collections.Counter(), collections.Counter(), []
     for number, said, word, text in forms(subject, seed, here, folder):
         count[word] += 1
@@ -483,7 +496,7 @@ def run_network(subject, seed, here, folder, most, keep):
             print(bad[-1], flush=True)
             if keep:
                 save(keep / f"{seed}-{subject.name.replace(' ', '-')}-{number}", subject, said, folder)
-        if ran(count) >= most or count.total() >= 4 * most:
+        if ran(count) >= most or count.total() >= 3 * ran(count) + 3 * BASE:
             return count, reasons, bad
 
 
@@ -530,6 +543,7 @@ def main():
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--results", type=pathlib.Path)
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     count, reasons, bad = run_all(args.n, args.seed, args.only, keep=BUILD.resolve() / "fuzz-exact", results=args.results)
     for why, k in reasons.most_common():
         print(f"{k:6} open: {why}")
