@@ -389,6 +389,16 @@ static value_id repeated(struct folder *f, const struct node *quantizer, const s
     return off < 0.25 ? widened->in[0] : (value_id){0};
 }
 
+/* Does nothing but the quantizer read what it rounds? Else the rounding has to stay what it is. */
+static bool is_alone(const struct folder *f, node_id quantizer, node_id rounding)
+{
+    const value_id last = graph_node(f->g, rounding)->out[0];
+    value_id v = graph_node(f->g, quantizer)->in[0];
+    while (v.i != last.i && graph_value(f->g, v)->n_uses == 1)
+        v = value_node(f->g, v)->in[0];
+    return graph_value(f->g, v)->n_uses == 1;
+}
+
 static void fold_quantizer(struct module *m, struct folder *f, node_id quantizer, node_id rounding)
 {
     struct node n = *graph_node(f->g, rounding);
@@ -398,7 +408,7 @@ static void fold_quantizer(struct module *m, struct folder *f, node_id quantizer
     if (!linear(f, n.in[0], &form, 0))
         return;
     value_id y = folded(f, &form, 0);
-    if (y.i && type_equal(value_type(f->g, y), value_type(f->g, n.in[0]))) {
+    if (y.i && type_equal(value_type(f->g, y), value_type(f->g, n.in[0])) && is_alone(f, quantizer, rounding)) {
         graph_set_operand(f->g, rounding, 0, y);
         if (f->limited)
             VEC_PUSH(m->arena, &m->known.limited, quantizer);

@@ -205,3 +205,15 @@ def test_pool_of_an_empty_map(tmp_path):
     with Artifact(tmp_path / "q.so") as a:
         (y,) = a.run([np.zeros((1, 2, 0, 3), np.float32)])
     assert y.shape == (1, 2, 1, 4) and (y == -5).all()
+
+
+@pytest.mark.parametrize("seen", ["rounded", "moved"])
+def test_rounding_that_others_read(tmp_path, seen):
+    """A limit that the bytes have anyway is still one of the rounded number."""
+    nodes = [h.make_node("Cast", ["i"], ["x"], to=T.FLOAT), h.make_node("Mul", ["x", "a"], ["m"]), h.make_node("Relu", ["m"], ["q"]),
+             h.make_node("Div", ["q", "s"], ["d"]), h.make_node("Round", ["d"], ["rounded"]), h.make_node("Add", ["rounded", "z"], ["moved"]),
+             h.make_node("Cast", ["moved"], ["y"], to=T.UINT8)]
+    fixed = {"a": np.float32(0.5), "s": np.float32(0.25), "z": np.float32(0)}
+    equal(*both(tmp_path, nodes, {"i": np.arange(-32, 32, dtype=np.int32)}, {k: np.asarray(v) for k, v in fixed.items()}, [(seen, T.FLOAT), ("y", T.UINT8)]))
+    done = mcc("prove", tmp_path / "q.onnx", "-march=native")
+    assert done.returncode == 0 and "under limits" not in done.stdout, (done.stdout, done.stderr)

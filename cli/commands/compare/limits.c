@@ -8,7 +8,7 @@
  *   convert(round(max(x, c)) + z)  ->  convert(round(x) + z)    where c is at most the least byte, less z
  *
  * The compiler says at which roundings it did so (passes/graph/fold_scales.c), as other code keeps the operators'
- * order. Here each step is right for any rounding.
+ * order. Here each step is right for any rounding that only its conversion reads.
  */
 #include <math.h>
 
@@ -98,7 +98,8 @@ static value_id rebuilt(struct mover *m, const struct step *step, uint32_t n, va
     return x;
 }
 
-/* The rounding before a conversion to bytes, {0}: there is none. Sets what the bytes hold. */
+/* The rounding before a conversion to bytes, {0}: there is none, or something else reads it. Sets what the bytes hold.
+ */
 static node_id rounding_of(struct mover *m, const struct node *convert)
 {
     const enum elem e = value_type(m->g, convert->out[0])->elem;
@@ -110,7 +111,8 @@ static node_id rounding_of(struct mover *m, const struct node *convert)
         n = value_node(m->g, value_node(m->g, convert->in[0])->in[0]);
     m->least = (e == ELEM_U8 ? 0 : -128) - zero[1];
     m->most = (e == ELEM_U8 ? 255 : 127) - zero[0];
-    return n && n->op == OP_ROUND ? graph_value(m->g, n->out[0])->def : (node_id){0};
+    const bool alone = n && graph_value(m->g, convert->in[0])->n_uses == 1 && graph_value(m->g, n->out[0])->n_uses == 1;
+    return alone && n->op == OP_ROUND ? graph_value(m->g, n->out[0])->def : (node_id){0};
 }
 
 bool limits_move(struct graph *g, const node_id *conversions, uint32_t n)
@@ -132,7 +134,8 @@ bool limits_move(struct graph *g, const node_id *conversions, uint32_t n)
         for (value_id inner; steps < STEPS_MOST && (inner = step_of(&m, x, &step[steps])).i; x = inner)
             steps++;
         graph_set_operand(g, round, 0, rebuilt(&m, step, steps, x));
-        any |= steps > 0;
+        for (uint32_t k = 0; k < steps; k++)
+            any |= is_limit(step[k].op);
     }
     return any;
 }

@@ -211,7 +211,7 @@ const char *verdict_against(const struct prove *, const struct certificate *, ui
 bool verdict_holds(const struct certificate *);
 
 /* Of a graph that has not entered the field: moves limits next to the roundings of n conversions to bytes, and drops
- * those that saturation implies (limits.c). Returns whether there were any maps of constants. */
+ * those that saturation implies (limits.c). Returns whether there were any. */
 bool limits_move(struct graph *, const node_id *conversions, uint32_t n);
 
 /* Compiles the network of the options and draws. False after a diagnostic; what was found is in p->all. */
