@@ -94,8 +94,8 @@ struct gguf {
 bool gguf_read(struct gguf *);
 /* The key, of whatever kind; NULL: the file does not have it. */
 const struct gguf_key *gguf_find(struct gguf *, const char *name);
-/* Element i of a key of strings; the bytes are the file's. */
-struct span gguf_string(const struct gguf_key *, uint64_t i);
+/* The first element of a key of strings; the bytes are the file's. */
+struct span gguf_string(const struct gguf_key *);
 /* Element i of integers; false: it is not an integer, or above 2^63. */
 bool gguf_whole(const struct gguf_key *, uint64_t i, int64_t *out);
 double gguf_number(const struct gguf_key *, uint64_t i); /* of integers or floats; NaN: of neither */

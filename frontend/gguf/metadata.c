@@ -63,7 +63,7 @@ static void put_array(struct strbuf *out, const struct gguf_key *k)
             put_element(out, k, i);
             continue;
         }
-        struct span s = gguf_string(&rest, 0); /* a walk from string to string */
+        struct span s = gguf_string(&rest); /* a walk from string to string */
         put_string(out, s);
         rest.data = (const uint8_t *)s.data + s.size;
     }
@@ -79,7 +79,7 @@ bool gguf_metadata(struct gguf *p)
         if (k->kind == GGUF_ARRAY) {
             put_array(&text, k);
         } else if (k->kind == GGUF_STRING) {
-            struct span s = gguf_string(k, 0);
+            struct span s = gguf_string(k);
             const uint8_t *nul = memchr(s.data, 0, s.size);
             if (nul)
                 return gguf_refuse(p, "key '%s' at byte %llu: a text with a NUL", k->name, (unsigned long long)k->at);

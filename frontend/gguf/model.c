@@ -12,7 +12,7 @@ static const struct architecture architectures[] = {
 
 static bool text_is(const struct gguf_key *k, const char *text)
 {
-    struct span s = k && k->kind == GGUF_STRING ? gguf_string(k, 0) : (struct span){"", 0};
+    struct span s = k && k->kind == GGUF_STRING ? gguf_string(k) : (struct span){"", 0};
     return s.size == strlen(text) && memcmp(s.data, text, s.size) == 0;
 }
 
@@ -27,7 +27,7 @@ static bool architecture_find(struct gguf *p)
             p->h.arch = &architectures[i];
         strbuf_printf(&known, i ? ", %s" : "%s", architectures[i].name);
     }
-    struct span s = gguf_string(k, 0);
+    struct span s = gguf_string(k);
     return p->h.arch || gguf_refuse(p, "architecture '%.*s' is not supported; these are: %s",
                                     (int)(s.size < 40 ? s.size : 40), (const char *)s.data, known.data);
 }

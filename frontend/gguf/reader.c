@@ -117,12 +117,9 @@ const struct gguf_key *gguf_find(struct gguf *p, const char *name)
     return b ? &p->keys.data[b->value.i - 1] : NULL;
 }
 
-struct span gguf_string(const struct gguf_key *k, uint64_t i)
+struct span gguf_string(const struct gguf_key *k)
 {
-    const uint8_t *at = k->data;
-    for (; i > 0; i--)
-        at += 8 + little(at, 8);
-    return (struct span){at + 8, (size_t)little(at, 8)};
+    return (struct span){k->data + 8, (size_t)little(k->data, 8)};
 }
 
 bool gguf_whole(const struct gguf_key *k, uint64_t i, int64_t *out)

@@ -23,7 +23,7 @@ static value_id constant_append(struct importer *im, region_id r, const struct t
     const struct attr attrs[] = {
         attr_elem("elem", t->elem),
         attr_ints("dims", t->dims, (uint32_t)t->rank),
-        attr_data("data", t->bytes.data, t->bytes.size),
+        attr_data(t->bytes.data, t->bytes.size),
     };
     struct type type = constant_type(im, t);
     node_id id = graph_append(im->g, r, OP_CONSTANT, (src_id){0}, NULL, 0, attrs, COUNT_OF(attrs), &type, 1);

@@ -172,9 +172,9 @@ static void params_enter(struct call *c, const struct values *from, struct value
     }
 }
 
-static bool results_add(struct call *c, region_id region, const struct values *results, uint32_t from)
+static bool results_add(struct call *c, region_id region, const struct values *results)
 {
-    for (uint32_t i = from; i < results->list.n; i++) {
+    for (uint32_t i = 0; i < results->list.n; i++) {
         if (!results->list.data[i])
             return refuse(c, "a graph of %s has a result that is None", c->op);
         graph_add_result(c->p->g, region, c->p->values.data[results->list.data[i]].v);
@@ -222,7 +222,7 @@ static bool import_cond(struct call *c)
         struct values inner = {0}, out = {0};
         region_id outer = region_enter(c, id, k);
         values_enter(c, &in, &inner);
-        bool ok = graph && graph_import(c, graph, &inner, &out) && results_add(c, c->p->region, &out, 0);
+        bool ok = graph && graph_import(c, graph, &inner, &out) && results_add(c, c->p->region, &out);
         c->p->region = outer;
         if (!ok)
             return false;
@@ -271,8 +271,7 @@ static bool import_while(struct call *c)
     for (uint32_t i = 0; ok && i < next.list.n; i++)
         VEC_PUSH(&p->scratch, &after.list, next.list.data[i]);
     values_enter(c, &around, &after);
-    ok = ok && condition(c, &after, &last) && results_add(c, p->region, &last, 0) &&
-         results_add(c, p->region, &next, 0);
+    ok = ok && condition(c, &after, &last) && results_add(c, p->region, &last) && results_add(c, p->region, &next);
     p->region = outer;
     return ok;
 }
@@ -295,7 +294,7 @@ static bool import_scan(struct call *c, uint32_t scanned)
     region_id outer = region_enter(c, id, 0);
     params_enter(c, &in, &inner);
     values_enter(c, &around, &inner);
-    bool ok = graph_import(c, body, &inner, &out) && results_add(c, p->region, &out, 0);
+    bool ok = graph_import(c, body, &inner, &out) && results_add(c, p->region, &out);
     p->region = outer;
     return ok;
 }

@@ -267,12 +267,12 @@ static check_fn *const check_table[OP_COUNT] = {
 
 /* ---- identities -------------------------------------------------------------------------------------------------- */
 
-static bool all_exprs(struct exprs *ex, const struct node *node, const char *name, int64_t value)
+static bool all_exprs(struct exprs *ex, const struct node *node, const char *name)
 {
     uint32_t n;
     const expr_id *e = node_exprs(node, name, &n);
     for (uint32_t i = 0; i < n; i++)
-        if (!ex_is(ex, e[i], value))
+        if (!ex_is(ex, e[i], 0))
             return false;
     return true;
 }
@@ -311,12 +311,12 @@ static bool idle_slice(struct exprs *ex, const struct node *node)
     for (uint32_t i = 0; i < n; i++)
         if (steps[i] != 1)
             return false;
-    return all_exprs(ex, node, "starts", 0);
+    return all_exprs(ex, node, "starts");
 }
 
 static bool idle_pad(struct exprs *ex, const struct node *node)
 {
-    return all_exprs(ex, node, "lo", 0) && all_exprs(ex, node, "hi", 0);
+    return all_exprs(ex, node, "lo") && all_exprs(ex, node, "hi");
 }
 
 static bool idle_reduce(struct exprs *ex, const struct node *node)
@@ -430,7 +430,7 @@ value_id b_copy(struct builder *b, value_id x)
 value_id b_const_borrow(struct builder *b, enum elem elem, const int64_t *dims, int32_t rank, struct span data)
 {
     struct attr attrs[] = {attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
-                           attr_data("data", data.data, data.size)};
+                           attr_data(data.data, data.size)};
     struct type t = {0};
     if (!op_infer(b->g, OP_CONSTANT, b->src, NULL, 0, attrs, 3, &t, 1))
         return (value_id){0};

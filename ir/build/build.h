@@ -108,6 +108,6 @@ const expr_id *b_elems(struct builder *, value_id, int64_t lo, int64_t hi, uint3
  * number is computed. For what would grow without end as expressions are made of expressions. */
 void b_brief_all(struct builder *, expr_id *e, uint32_t n, uint32_t parts);
 expr_id b_brief(struct builder *, expr_id e, uint32_t parts); /* of one */
-/* As b_elems for one element. */
-expr_id b_elem(struct builder *, value_id, uint32_t k, int64_t lo, int64_t hi);
+/* As b_elems, the first element alone. */
+expr_id b_elem(struct builder *, value_id, int64_t lo, int64_t hi);
 void b_assert(struct builder *, expr_id cond, int32_t code, const char *fmt, ...) PRINTF_LIKE(4, 5);

@@ -194,11 +194,11 @@ const expr_id *b_elems(struct builder *b, value_id v, int64_t lo, int64_t hi, ui
     return know_elems(b, v, 0, LATTICE_MAX, lo, hi, n);
 }
 
-expr_id b_elem(struct builder *b, value_id v, uint32_t k, int64_t lo, int64_t hi)
+expr_id b_elem(struct builder *b, value_id v, int64_t lo, int64_t hi)
 {
     uint32_t n;
-    const expr_id *elems = know_elems(b, v, k, 1, lo, hi, &n);
-    return elems && k < n ? elems[k] : (expr_id){0};
+    const expr_id *elems = know_elems(b, v, 0, 1, lo, hi, &n);
+    return elems && n ? elems[0] : (expr_id){0};
 }
 
 void b_brief_all(struct builder *b, expr_id *e, uint32_t n, uint32_t parts)

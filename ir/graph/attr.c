@@ -129,7 +129,7 @@ struct attr attr_elem(const char *name, enum elem elem)
     return (struct attr){.name = name, .kind = ATTR_ELEM, .u.elem = elem};
 }
 
-struct attr attr_data(const char *name, const void *data, size_t size)
+struct attr attr_data(const void *data, size_t size)
 {
-    return (struct attr){.name = name, .kind = ATTR_DATA, .u.data = {data, size}};
+    return (struct attr){.name = "data", .kind = ATTR_DATA, .u.data = {data, size}};
 }

@@ -312,7 +312,7 @@ value_id graph_constant(struct graph *g, region_id r, enum elem elem, const int6
         list[i] = ex_const(g->ctx->exprs, dims[i]);
     }
     const struct attr attrs[] = {attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
-                                 attr_data("data", data, (size_t)size)};
+                                 attr_data(data, (size_t)size)};
     struct type type = {.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .dims = list};
     node_id id = graph_append(g, r, OP_CONSTANT, (src_id){0}, NULL, 0, attrs, 3, &type, 1);
     value_id v = graph_node(g, id)->out[0];

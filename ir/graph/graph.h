@@ -278,7 +278,7 @@ struct attr attr_expr(const char *name, expr_id);
 struct attr attr_float(const char *name, double);
 struct attr attr_str(const char *name, const char *);
 struct attr attr_elem(const char *name, enum elem);
-struct attr attr_data(const char *name, const void *, size_t);
+struct attr attr_data(const void *, size_t);
 
 /* ---- inference (ir/graph/infer.c): result types of a core operator ----------------------------------------------- */
 

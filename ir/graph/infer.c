@@ -67,12 +67,12 @@ expr_id *infer_dims(struct infer *f, int32_t rank)
     return NEW_ARRAY(&f->g->arena, expr_id, rank > 0 ? rank : 1);
 }
 
-bool infer_axis(struct infer *f, const char *name, int32_t rank, int64_t *axis)
+bool infer_axis(struct infer *f, int32_t rank, int64_t *axis)
 {
-    *axis = node_int(&f->attrs, name, 0);
+    *axis = node_int(&f->attrs, "axis", 0);
     if (*axis >= 0 && *axis < rank)
         return true;
-    return infer_error(f, "%s %lld is outside of rank %d", name, (long long)*axis, rank);
+    return infer_error(f, "axis %lld is outside of rank %d", (long long)*axis, rank);
 }
 
 bool infer_agree(struct infer *f, expr_id a, expr_id b, const char *what)
@@ -184,7 +184,7 @@ static bool from_attributes(struct infer *f, const char *elem_classes)
 bool infer_iota(struct infer *f)
 {
     int64_t axis;
-    return from_attributes(f, "IUF") && infer_axis(f, "axis", f->out[0].rank, &axis);
+    return from_attributes(f, "IUF") && infer_axis(f, f->out[0].rank, &axis);
 }
 
 bool infer_rng(struct infer *f)
@@ -245,7 +245,7 @@ bool infer_cumulate(struct infer *f)
     if (!infer_tensor(f, 0) || !infer_elem_in(f, 0, "IUF"))
         return false;
     f->out[0] = *infer_in(f, 0);
-    return infer_axis(f, "axis", f->out[0].rank, &axis) && infer_monoid(f, "", f->out[0].elem);
+    return infer_axis(f, f->out[0].rank, &axis) && infer_monoid(f, "", f->out[0].elem);
 }
 
 bool infer_pred(struct infer *f)

@@ -36,7 +36,7 @@ const struct type *infer_tensor(struct infer *, uint32_t i);
 bool infer_set(struct infer *, uint32_t i, enum elem, int32_t rank, const expr_id *dims);
 expr_id *infer_dims(struct infer *, int32_t rank);
 /* Is the axis attribute within [0, rank)? */
-bool infer_axis(struct infer *, const char *name, int32_t rank, int64_t *axis);
+bool infer_axis(struct infer *, int32_t rank, int64_t *axis);
 /* Do two dims agree, as far as known? Reports with both operands' types when provably not. */
 bool infer_agree(struct infer *, expr_id a, expr_id b, const char *what);
 bool infer_elem_in(struct infer *, uint32_t i, const char *classes);

@@ -21,7 +21,7 @@ bool infer_sort(struct infer *f)
 {
     const struct type *t = infer_tensor(f, 0);
     int64_t axis;
-    if (!t || !infer_elem_in(f, 0, "BIUF") || !infer_axis(f, "axis", t->rank, &axis))
+    if (!t || !infer_elem_in(f, 0, "BIUF") || !infer_axis(f, t->rank, &axis))
         return false;
     expr_id *dims = infer_dims(f, t->rank), count = node_expr(&f->attrs, "count");
     memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
@@ -48,7 +48,7 @@ bool infer_unique(struct infer *f)
     expr_id count, whole = ex_const(f->ex, 1);
     if (!t || !infer_elem_in(f, 0, "BIUF") || !fresh_count(f, "count", &count))
         return false;
-    if (axis != -1 && !infer_axis(f, "axis", t->rank, &axis))
+    if (axis != -1 && !infer_axis(f, t->rank, &axis))
         return false;
     if (axis == -1) {
         for (int32_t i = 0; i < t->rank; i++)
@@ -98,7 +98,7 @@ bool infer_dft(struct infer *f)
         return false;
     if (t->rank < 2 || !ex_is_const(f->ex, t->dims[t->rank - 1], &parts) || (parts != 1 && parts != 2))
         return infer_error(f, "%s: the last dim must be 1 (real) or 2 (complex)", type_text(f->g, t));
-    if (!infer_axis(f, "axis", t->rank - 1, &axis))
+    if (!infer_axis(f, t->rank - 1, &axis))
         return false;
     if (ex_hi(f->ex, length) < 1)
         return infer_error(f, "length is %s", expr_text(f->g, length));
@@ -259,7 +259,7 @@ bool infer_seq_split(struct infer *f)
 {
     const struct type *t = infer_tensor(f, 0);
     int64_t axis;
-    if (!t || !infer_axis(f, "axis", t->rank, &axis))
+    if (!t || !infer_axis(f, t->rank, &axis))
         return false;
     bool drop = f->n_in < 2 && !node_int(&f->attrs, "keepdims", 1);
     expr_id *dims = infer_dims(f, t->rank);

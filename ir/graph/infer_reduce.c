@@ -28,7 +28,7 @@ bool infer_segments(struct infer *f)
 {
     const struct type *t = infer_tensor(f, 0), *starts = infer_tensor(f, 1);
     int64_t axis, n;
-    if (!t || !starts || !infer_elem_in(f, 0, "FI") || !infer_axis(f, "axis", t->rank, &axis))
+    if (!t || !starts || !infer_elem_in(f, 0, "FI") || !infer_axis(f, t->rank, &axis))
         return false;
     if (starts->elem != ELEM_I32 || starts->rank != 1 || !ex_is_const(f->ex, starts->dims[0], &n) || n < 1)
         return infer_error(f, "segments of %s from %s", type_text(f->g, t), type_text(f->g, starts));
@@ -42,7 +42,7 @@ bool infer_argreduce(struct infer *f)
 {
     const struct type *t = infer_tensor(f, 0);
     int64_t axis;
-    if (!t || !infer_elem_in(f, 0, "BIUF") || !infer_axis(f, "axis", t->rank, &axis))
+    if (!t || !infer_elem_in(f, 0, "BIUF") || !infer_axis(f, t->rank, &axis))
         return false;
     if (ex_is(f->ex, t->dims[axis], 0))
         return infer_error(f, "axis %lld of %s is empty", (long long)axis, type_text(f->g, t));

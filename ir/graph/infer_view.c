@@ -167,7 +167,7 @@ bool infer_concat(struct infer *f)
 {
     const struct type *t = infer_tensor(f, 0);
     int64_t axis;
-    if (!t || !infer_axis(f, "axis", t->rank, &axis))
+    if (!t || !infer_axis(f, t->rank, &axis))
         return false;
     expr_id *dims = infer_dims(f, t->rank);
     memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
@@ -198,7 +198,7 @@ bool infer_gather(struct infer *f)
 {
     const struct type *x = infer_tensor(f, 0), *idx = infer_tensor(f, 1);
     int64_t axis;
-    if (!x || !idx || !infer_elem_in(f, 1, "IU") || !infer_axis(f, "axis", x->rank, &axis))
+    if (!x || !idx || !infer_elem_in(f, 1, "IU") || !infer_axis(f, x->rank, &axis))
         return false;
     int32_t rank = x->rank - 1 + idx->rank;
     if (rank > RANK_MAX)
@@ -224,7 +224,7 @@ bool infer_gather_elements(struct infer *f)
 {
     const struct type *x = infer_tensor(f, 0), *idx = infer_tensor(f, 1);
     int64_t axis;
-    if (!x || !idx || !infer_elem_in(f, 1, "IU") || !infer_axis(f, "axis", x->rank, &axis) || !within(f, x, idx, axis))
+    if (!x || !idx || !infer_elem_in(f, 1, "IU") || !infer_axis(f, x->rank, &axis) || !within(f, x, idx, axis))
         return false;
     return infer_set(f, 0, x->elem, idx->rank, idx->dims);
 }
@@ -288,7 +288,7 @@ bool infer_first(struct infer *f)
     f->out[0] = *x;
     int32_t head = idx->rank;
     if (f->op == OP_SCATTER_ELEMENTS) {
-        if (!infer_axis(f, "axis", x->rank, &axis) || !within(f, x, idx, axis))
+        if (!infer_axis(f, x->rank, &axis) || !within(f, x, idx, axis))
             return false;
         k = x->rank;
     } else {

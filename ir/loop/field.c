@@ -59,10 +59,10 @@ static lreg op2(struct lowering *l, enum lop op, struct ltype t, lreg x, lreg y)
     return lf_op(l->f, l->b, op, t, in, 2);
 }
 
-static lreg op3(struct lowering *l, enum lop op, struct ltype t, lreg x, lreg y, lreg z)
+static lreg chosen(struct lowering *l, struct ltype t, lreg x, lreg y, lreg z)
 {
     const lreg in[3] = {x, y, z};
-    return lf_op(l->f, l->b, op, t, in, 3);
+    return lf_op(l->f, l->b, L_SELECT, t, in, 3);
 }
 
 /* ---- parts ------------------------------------------------------------------------------------------------------ */
@@ -114,7 +114,7 @@ static lreg reduce(struct lowering *l, struct ltype t, lreg x)
 static lreg absorb(struct lowering *l, struct ltype t, lreg x, lreg y)
 {
     lreg low = constant(l, t, FIELD_MINUS_INF);
-    return op3(l, L_SELECT, t, op2(l, L_EQ, (struct ltype){ELEM_BOOL, t.lanes}, x, low), low, y);
+    return chosen(l, t, op2(l, L_EQ, (struct ltype){ELEM_BOOL, t.lanes}, x, low), low, y);
 }
 
 static lreg plus(struct lowering *l, struct ltype t, lreg x, lreg y)
@@ -139,8 +139,8 @@ static lreg negated(struct lowering *l, struct ltype t, lreg x)
     const struct ltype pred = {ELEM_BOOL, t.lanes};
     lreg low = constant(l, t, FIELD_MINUS_INF), up = constant(l, t, FIELD_PLUS_INF);
     lreg r = difference(l, t, constant(l, t, 0), x);
-    r = op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, low), up, r);
-    return op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, up), low, r);
+    r = chosen(l, t, op2(l, L_EQ, pred, x, low), up, r);
+    return chosen(l, t, op2(l, L_EQ, pred, x, up), low, r);
 }
 
 static lreg high(struct lowering *l, struct ltype t, lreg x)
@@ -224,8 +224,8 @@ static lreg constant_power(struct lowering *l, struct ltype t, lreg n, uint32_t 
             power[digit] = constant(l, t, to_digit(k, digit));
         odd = op2(l, L_NE, pred, op2(l, L_AND, t, n, constant(l, t, 1u << 2 * k)), zero);
         upper = op2(l, L_NE, pred, op2(l, L_AND, t, n, constant(l, t, 2u << 2 * k)), zero);
-        lreg low = op3(l, L_SELECT, t, odd, power[1], power[0]), up = op3(l, L_SELECT, t, odd, power[3], power[2]);
-        lreg factor = op3(l, L_SELECT, t, upper, up, low);
+        lreg low = chosen(l, t, odd, power[1], power[0]), up = chosen(l, t, odd, power[3], power[2]);
+        lreg factor = chosen(l, t, upper, up, low);
         r = k ? times(l, t, r, factor) : factor;
     }
     return r;
@@ -239,7 +239,7 @@ static lreg exponential(struct lowering *l, struct ltype t, lreg x)
     n = op1(l, L_CONVERT, t, op2(l, L_SHR, wide, n, constant(l, wide, FIELD_QUOTIENT_SHIFT)));
     n = op2(l, L_SUB, t, x, op2(l, L_MUL, t, n, constant(l, t, FIELD_Q)));
     lreg zero = constant(l, t, 0), r = constant_power(l, t, n, FIELD_DIGITS, field_exp_power);
-    return op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, constant(l, t, FIELD_MINUS_INF)), zero, r);
+    return chosen(l, t, op2(l, L_EQ, pred, x, constant(l, t, FIELD_MINUS_INF)), zero, r);
 }
 
 static lreg mix(struct lowering *l, struct ltype t, lreg h)
@@ -261,14 +261,14 @@ static lreg raised(struct lowering *l, struct ltype t, lreg x, lreg root, lreg y
             continue;
         whole = twice && twice % 2 == 0 ? times(l, t, whole, x) : whole;
         lreg p = twice % 2 ? times(l, t, whole, root) : whole;
-        r = op3(l, L_SELECT, t, op2(l, L_EQ, pred, y, constant(l, t, field_of(twice / 2.0))), p, r);
+        r = chosen(l, t, op2(l, L_EQ, pred, y, constant(l, t, field_of(twice / 2.0))), p, r);
         if (twice > 3 && twice % 2)
             continue;
         lreg below = op2(l, L_EQ, pred, y, constant(l, t, field_of(twice / -2.0)));
-        inverted = op3(l, L_SELECT, t, below, p, inverted);
+        inverted = chosen(l, t, below, p, inverted);
         is_inverted = op2(l, L_OR, pred, is_inverted, below);
     }
-    return op3(l, L_SELECT, t, is_inverted, inverse(l, t, inverted), r);
+    return chosen(l, t, is_inverted, inverse(l, t, inverted), r);
 }
 
 /* As ir/ops/field.c has these three. */
@@ -290,12 +290,12 @@ static lreg whole_of(struct lowering *l, struct ltype t, enum op op, lreg steps)
     if (op != OP_FLOOR)
         more = constant(l, t, op == OP_ROUND ? FIELD_GRID / 2 : FIELD_GRID - 1);
     if (op == OP_TRUNC)
-        more = op3(l, L_SELECT, t, op2(l, L_LT, pred, steps, constant(l, t, FIELD_STEPS / 2)), more, zero);
+        more = chosen(l, t, op2(l, L_LT, pred, steps, constant(l, t, FIELD_STEPS / 2)), more, zero);
     lreg from = op2(l, L_ADD, t, steps, more), whole = op2(l, L_DIV, t, from, each);
     if (op != OP_ROUND)
         return whole;
     lreg tie = op2(l, L_EQ, pred, from, op2(l, L_MUL, t, whole, each));
-    return op2(l, L_SUB, t, whole, op3(l, L_SELECT, t, tie, op2(l, L_AND, t, whole, one), zero));
+    return op2(l, L_SUB, t, whole, chosen(l, t, tie, op2(l, L_AND, t, whole, one), zero));
 }
 
 /* A hash, as ir/ops/field.c has it; y {0}: of one argument. */
@@ -315,10 +315,10 @@ static lreg function(struct lowering *l, struct ltype t, enum op op, lreg x, lre
     if (field_rounds(op)) {
         lreg steps = steps_of(l, t, x),
              whole = difference(l, t, whole_of(l, t, op, steps), constant(l, t, FIELD_SMALL));
-        return op3(l, L_SELECT, t, is_small(l, t, steps), times(l, t, whole, constant(l, t, FIELD_SQUARE)), h);
+        return chosen(l, t, is_small(l, t, steps), times(l, t, whole, constant(l, t, FIELD_SQUARE)), h);
     }
     if (op == OP_SQRT)
-        return op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, constant(l, t, 0)), constant(l, t, 0), h);
+        return chosen(l, t, op2(l, L_EQ, pred, x, constant(l, t, 0)), constant(l, t, 0), h);
     return op == OP_POW ? raised(l, t, x, function(l, t, OP_SQRT, x, (lreg){0}), y, h) : h;
 }
 
@@ -329,12 +329,12 @@ static lreg order(struct lowering *l, struct ltype t, lreg x)
          near = op2(l, L_SUB, t, steps, constant(l, t, (FIELD_SMALL - FIELD_NEAR) * FIELD_GRID));
     lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, FIELD_KEY)));
     lreg below = op2(l, L_LT, pred, steps, constant(l, t, FIELD_STEPS / 2));
-    lreg from = op3(l, L_SELECT, t, below, constant(l, t, FIELD_PLACE), constant(l, t, FIELD_PLACE_FAR));
+    lreg from = chosen(l, t, below, constant(l, t, FIELD_PLACE), constant(l, t, FIELD_PLACE_FAR));
     lreg place = op2(l, L_ADD, t, from, op2(l, L_MUL, t, steps, constant(l, t, FIELD_STEP)));
     lreg close = op2(l, L_MUL, t, near, constant(l, t, FIELD_STEP_NEAR));
-    h = op3(l, L_SELECT, t, is_small(l, t, steps), place, op2(l, L_XOR, t, h, constant(l, t, FIELD_LEAST)));
-    return op3(l, L_SELECT, t, op2(l, L_LT, pred, near, constant(l, t, 2 * FIELD_NEAR * FIELD_GRID)),
-               op2(l, L_ADD, t, close, constant(l, t, FIELD_PLACE_NEAR)), h);
+    h = chosen(l, t, is_small(l, t, steps), place, op2(l, L_XOR, t, h, constant(l, t, FIELD_LEAST)));
+    return chosen(l, t, op2(l, L_LT, pred, near, constant(l, t, 2 * FIELD_NEAR * FIELD_GRID)),
+                  op2(l, L_ADD, t, close, constant(l, t, FIELD_PLACE_NEAR)), h);
 }
 
 static lreg body_order(struct lowering *l, const void *self, const lreg *in)
@@ -356,13 +356,13 @@ static lreg compared(struct lowering *l, struct ltype t, lreg x, lreg y, enum lo
     struct ltype pred = {ELEM_BOOL, t.lanes};
     lreg under = op2(l, L_EQ, pred, y, constant(l, t, FIELD_UNDER)),
          low = op2(l, L_EQ, pred, x, constant(l, t, FIELD_MINUS_INF));
-    return op3(l, L_SELECT, pred, under, low, less(l, t, x, y, op));
+    return chosen(l, pred, under, low, less(l, t, x, y, op));
 }
 
 static lreg greatest(struct lowering *l, struct ltype t, lreg x, lreg y, bool least)
 {
     lreg y_wins = least ? less(l, t, y, x, L_LT) : less(l, t, x, y, L_LT);
-    return op3(l, L_SELECT, t, y_wins, y, x);
+    return chosen(l, t, y_wins, y, x);
 }
 
 static lreg combine(struct lowering *l, enum lop op, struct ltype t, lreg x, lreg y)
@@ -419,7 +419,7 @@ static lreg converted(struct lowering *l, const struct lstmt *s, struct ltype fr
 {
     struct ltype t = words(from.lanes), wide = {ELEM_I64, from.lanes};
     if (from.elem == ELEM_BOOL)
-        return op3(l, L_SELECT, t, x, constant(l, t, FIELD_ONE), constant(l, t, 0));
+        return chosen(l, t, x, constant(l, t, FIELD_ONE), constant(l, t, 0));
     if (elem_class(from.elem) != 'I' && elem_class(from.elem) != 'U') {
         refuse(l, s, elem_name(from.elem));
         return x;
@@ -445,7 +445,7 @@ static lreg rounded(struct lowering *l, struct ltype to, lreg x)
         h = op2(l, L_AND, t, h, constant(l, t, (uint64_t)(high - low)));
         h = op2(l, L_ADD, t, h, constant(l, t, (uint32_t)low));
     }
-    lreg r = op3(l, L_SELECT, t, is_small(l, t, steps), op1(l, L_BITCAST, t, small), h);
+    lreg r = chosen(l, t, is_small(l, t, steps), op1(l, L_BITCAST, t, small), h);
     l->facts->rounds = true;
     l->facts->narrows |= elem_bits(to.elem) < 8;
     if (to.elem == ELEM_I64)
@@ -474,14 +474,14 @@ static lreg widened(struct lowering *l, lreg x)
     lreg digits = op2(l, L_AND, t, bits, constant(l, t, (1u << F32_DIGITS) - 1));
     lreg minus_sign = op2(l, L_NE, pred, op2(l, L_SHR, t, bits, constant(l, t, HALF - 1)), zero);
     lreg is_end = op2(l, L_EQ, pred, exponent, constant(l, t, F32_EXPONENTS));
-    lreg end = op3(l, L_SELECT, t, minus_sign, constant(l, t, FIELD_MINUS_INF), constant(l, t, FIELD_PLUS_INF));
-    end = op3(l, L_SELECT, t, op2(l, L_EQ, pred, digits, zero), end, constant(l, t, FIELD_NAN));
+    lreg end = chosen(l, t, minus_sign, constant(l, t, FIELD_MINUS_INF), constant(l, t, FIELD_PLUS_INF));
+    end = chosen(l, t, op2(l, L_EQ, pred, digits, zero), end, constant(l, t, FIELD_NAN));
     lreg whole = op2(l, L_OR, t, digits, constant(l, t, 1u << F32_DIGITS));
-    whole = op3(l, L_SELECT, t, op2(l, L_EQ, pred, exponent, zero), digits, whole);
+    whole = chosen(l, t, op2(l, L_EQ, pred, exponent, zero), digits, whole);
     exponent = op2(l, L_MAX, t, exponent, constant(l, t, 1));
     lreg r = times(l, t, times(l, t, whole, constant(l, t, least)), constant_power(l, t, exponent, 4, power_of_two));
-    r = op3(l, L_SELECT, t, minus_sign, difference(l, t, zero, r), r);
-    return op3(l, L_SELECT, t, is_end, end, r);
+    r = chosen(l, t, minus_sign, difference(l, t, zero, r), r);
+    return chosen(l, t, is_end, end, r);
 }
 
 /* So many steps, an i32, as f32. */
@@ -509,14 +509,14 @@ static lreg number_of(struct lowering *l, const struct field_form *form, struct 
     lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, key)));
     h = op1(l, L_BITCAST, natural, op2(l, L_AND, t, h, constant(l, t, 2u * form->values - 1)));
     h = op2(l, L_SUB, natural, h, constant(l, natural, form->values));
-    number = op3(l, L_SELECT, f, is_exact, number, stepped(l, form, to.lanes, h));
+    number = chosen(l, f, is_exact, number, stepped(l, form, to.lanes, h));
     const struct {
         uint32_t residue;
         double end;
     } ends[] = {{FIELD_MINUS_INF, (double)-INFINITY}, {FIELD_PLUS_INF, (double)INFINITY}, {FIELD_NAN, (double)NAN}};
     for (size_t k = 0; k < COUNT_OF(ends); k++)
-        number = op3(l, L_SELECT, f, op2(l, L_EQ, pred, x, constant(l, t, ends[k].residue)),
-                     real(l, to.lanes, ends[k].end), number);
+        number = chosen(l, f, op2(l, L_EQ, pred, x, constant(l, t, ends[k].residue)), real(l, to.lanes, ends[k].end),
+                        number);
     return number;
 }
 
@@ -530,11 +530,10 @@ static lreg exponent_of(struct lowering *l, const struct field_form *form, struc
     lreg code = op2(l, L_AND, t, h, constant(l, t, 2u * form->values - 1));
     code = op2(l, L_ADD, t, code, constant(l, t, (uint32_t)(FIELD_EXPONENT_BIAS - form->values)));
     for (int32_t e = field_least_exponent(round); e <= FIELD_MOST_EXPONENT; e++)
-        code = op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, constant(l, t, field_power_of_two(e))),
-                   constant(l, t, (uint32_t)(e + FIELD_EXPONENT_BIAS)), code);
+        code = chosen(l, t, op2(l, L_EQ, pred, x, constant(l, t, field_power_of_two(e))),
+                      constant(l, t, (uint32_t)(e + FIELD_EXPONENT_BIAS)), code);
     for (size_t k = 0; k < COUNT_OF(ends); k++)
-        code = op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, constant(l, t, ends[k])), constant(l, t, FIELD_NO_EXPONENT),
-                   code);
+        code = chosen(l, t, op2(l, L_EQ, pred, x, constant(l, t, ends[k])), constant(l, t, FIELD_NO_EXPONENT), code);
     return op1(l, L_BITCAST, to, op1(l, L_CONVERT, bytes, code));
 }
 
@@ -848,8 +847,7 @@ static void mark(struct lowering *l, lblock b, bool parallel)
     if (parallel) {
         const lreg n = l->f->blocks.data[b.i].params.data[0];
         l->facts->later = l->facts->blocks++;
-        place = op3(l, L_SELECT, index, op2(l, L_NE, (struct ltype){ELEM_BOOL, 1}, n, place), constant(l, index, 1),
-                    place);
+        place = chosen(l, index, op2(l, L_NE, (struct ltype){ELEM_BOOL, 1}, n, place), constant(l, index, 1), place);
     }
     const lreg in[3] = {op1(l, L_ADDRESS, (struct ltype){ELEM_U8, 0}, at), place, constant(l, bytes, 1)};
     lf_stmt(l->f, l->b, L_STORE, in, 3);

@@ -24,7 +24,7 @@ static void box_vectors(const struct em_box_at *h, const struct em_box_loop *l)
     struct em_if iff;
     if (!ex_is(em->x, full, 0)) {
         struct em_for loop;
-        expr_id t = em_for_begin(em, &loop, zero, full, 1, NULL, 0);
+        expr_id t = em_for_begin(em, &loop, zero, full, NULL, 0);
         expr_id points = ex_add(em->x, ex_mulc(em->x, t, l->lanes), em_lane(em, l->lanes, (lreg){0}));
         box_index(*h, ex_add(em->x, l->first, points));
         em_for_end(em, &loop, NULL, NULL);
@@ -54,7 +54,7 @@ static void box_range(struct em_box_at h, expr_id lo, expr_id hi, bool inside)
     if (ex_cmp_lt(h.em->x, lo, hi) == FALSE_)
         return;
     h.inside = inside;
-    box_index(h, em_for_begin(h.em, &l, lo, hi, 1, NULL, 0));
+    box_index(h, em_for_begin(h.em, &l, lo, hi, NULL, 0));
     em_for_end(h.em, &l, NULL, NULL);
 }
 
@@ -114,7 +114,7 @@ static void box_loops(const struct em_box_at *h)
     } else if (known) {
         box_range(*h, l->first, end, h->inside);
     } else {
-        expr_id index = ex_add(em->x, l->first, em_for_begin(em, &loop, ex_const(em->x, 0), l->n, 1, NULL, 0));
+        expr_id index = ex_add(em->x, l->first, em_for_begin(em, &loop, ex_const(em->x, 0), l->n, NULL, 0));
         if (asked)
             box_asked(*h, index, l->size);
         else

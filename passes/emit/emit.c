@@ -141,11 +141,11 @@ lreg em_any(struct em *em, lreg cond)
     return em_op(em, L_CONVERT, (struct ltype){ELEM_I64, 1}, &cond, 1);
 }
 
-void em_check(struct em *em, lreg cond, int32_t code, uint32_t node, const char *text)
+void em_check(struct em *em, lreg cond, uint32_t node, const char *text)
 {
     int depth = em_depth(em, &cond, 1);
     struct lstmt *s = lf_stmt(em->f, em->level[depth > 1 ? depth : 1], L_CHECK, &cond, 1);
-    s->imm = code;
+    s->imm = -9; /* MCC_E_VALUE */
     s->node = node;
     s->name = text;
 }
@@ -165,11 +165,11 @@ expr_id em_lane(struct em *em, uint32_t lanes, lreg mask)
                          (struct em_sym){.depth = mask.i ? em_depth_of(em, mask) : 0, .lanes = lanes, .mask = mask});
 }
 
-expr_id em_bind(struct em *em, lreg index, int64_t lo, int64_t hi)
+expr_id em_bind(struct em *em, lreg index, int64_t hi)
 {
     uint32_t lanes = lf_type(em->f, index).lanes;
     return em_symbol_new(
-        em, lo, hi,
+        em, 0, hi,
         (struct em_sym){
             .depth = em_depth_of(em, index), .var = index, .lanes = lanes > 1 ? lanes : 0, .vector = lanes > 1});
 }

@@ -120,8 +120,8 @@ lreg em_extract(struct em *, lreg v, uint32_t lane);
 lreg em_insert(struct em *, lreg v, lreg x, uint32_t lane);
 lreg em_hreduce(struct em *, enum lop, lreg v); /* over all lanes, whose number is a power of two */
 lreg em_any(struct em *, lreg cond); /* does cond hold in any lane? As i64 */
-/* The run fails with code (MCC_E_*) at the node unless cond holds in all lanes. */
-void em_check(struct em *, lreg cond, int32_t code, uint32_t node, const char *text);
+/* The run fails with MCC_E_VALUE at the node unless cond holds in all lanes. */
+void em_check(struct em *, lreg cond, uint32_t node, const char *text);
 
 /* Index expressions as registers. */
 lreg em_index(struct em *, expr_id); /* a scalar: lane symbols count as 0 */
@@ -133,7 +133,7 @@ expr_id em_lane(struct em *, uint32_t lanes, lreg mask); /* a new lane symbol */
 /* base + lane for the last `left` < lanes points of a dim: masked lanes, or a scalar if left is the constant 1. */
 expr_id em_tail(struct em *, expr_id base, expr_id left, uint32_t lanes);
 lreg em_tail_mask(struct em *, expr_id left, uint32_t lanes); /* bool lanes: true for lanes below left */
-expr_id em_bind(struct em *, lreg index, int64_t lo, int64_t hi); /* a new symbol for a computed index in lo .. hi */
+expr_id em_bind(struct em *, lreg index, int64_t hi); /* a new symbol for a computed index in 0 .. hi */
 
 /* loops */
 struct em_for {
@@ -141,14 +141,13 @@ struct em_for {
     uint32_t n_carry;
     int parent, floor; /* levels outside */
     expr_id lo, hi;
-    int64_t step;
     lreg var, inits[EM_POINTS], params[EM_POINTS];
     bool trivial; /* one iteration, emitted without a loop */
     bool is_while; /* to set after em_for_begin: the loop ends when the first carried value is false */
 };
 /* Opens a loop over [lo, hi) and returns its variable as an expression (the constant lo if there is one iteration).
  * inits: n <= EM_POINTS initial values; in the body the carried values are params. */
-expr_id em_for_begin(struct em *, struct em_for *, expr_id lo, expr_id hi, int64_t step, const lreg *inits, uint32_t n);
+expr_id em_for_begin(struct em *, struct em_for *, expr_id lo, expr_id hi, const lreg *inits, uint32_t n);
 void em_for_end(struct em *, struct em_for *, const lreg *yields, lreg *results);
 expr_id em_parallel_begin(struct em *, struct em_for *, expr_id count);
 void em_parallel_end(struct em *, struct em_for *);

@@ -17,14 +17,13 @@ static void ends_before(struct em *em, expr_id var, expr_id end)
         sym_get(em->x, s)->bound = last;
 }
 
-expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, int64_t step, const lreg *inits,
-                     uint32_t n)
+expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, const lreg *inits, uint32_t n)
 {
     int64_t a, b;
-    *l = (struct em_for){.n_carry = n, .lo = lo, .hi = hi, .step = step, .parent = em->top, .floor = em->floor};
+    *l = (struct em_for){.n_carry = n, .lo = lo, .hi = hi, .parent = em->top, .floor = em->floor};
     if (n)
         memcpy(l->inits, inits, n * sizeof *inits);
-    if (ex_is_const(em->x, lo, &a) && ex_is_const(em->x, hi, &b) && b > a && b - a <= step) {
+    if (ex_is_const(em->x, lo, &a) && ex_is_const(em->x, hi, &b) && b > a && b - a == 1) {
         l->trivial = true;
         if (n)
             memcpy(l->params, inits, n * sizeof *inits);
@@ -49,8 +48,6 @@ expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, in
         em->floor = em->top;
     expr_id var = em_symbol_new(em, ex_lo(em->x, lo), max == INT64_MAX ? max : max - 1,
                                 (struct em_sym){.depth = em->top, .var = l->var});
-    if (step > 1 && ex_is_const(em->x, lo, &a) && a % step == 0 && !ex_is_const(em->x, var, &max))
-        sym_get(em->x, ex_as_sym(em->x, var))->divisor = step;
     ends_before(em, var, hi);
     return var;
 }
@@ -80,7 +77,7 @@ void em_for_end(struct em *em, struct em_for *l, const lreg *yields, lreg *resul
     struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_FOR, in, l->n_carry + 2);
     s->out = l->n_carry ? lf_lregs(em->f, results, l->n_carry) : NULL;
     s->n_out = l->n_carry;
-    s->imm = l->step;
+    s->imm = 1;
     s->flags = l->is_while ? L_FLAG_WHILE : 0;
     s->block[0] = l->body;
 }

@@ -59,7 +59,7 @@ static lreg int_power(struct em *em, lreg base, lreg e, struct ltype t)
     lreg one = em_const(em, t.elem, t.lanes, 1, 1), zero = em_const(em, t.elem, t.lanes, 0, 0),
          carry[3] = {one, base, e}, out[3];
     struct em_for l;
-    em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, elem_bits(t.elem)), 1, carry, 3);
+    em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, elem_bits(t.elem)), carry, 3);
     lreg odd = em_op2(em, L_EQ, em_op2(em, L_AND, l.params[2], one), one);
     carry[0] = em_select(em, odd, em_op2(em, L_MUL, l.params[0], l.params[1]), l.params[0]);
     carry[1] = em_op2(em, L_MUL, l.params[1], l.params[1]);
@@ -114,7 +114,7 @@ static lreg divisor_checked(struct em *em, const struct node *n, lreg d, struct 
         valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, live));
     if (ex_truth(em->x, em->cond) != TRUE_) /* nor must what a pad or a concat does not take */
         valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, em_cond(em, em->cond)));
-    em_check(em, valid, -9, n->src.i, "integer division by zero");
+    em_check(em, valid, n->src.i, "integer division by zero");
     return em_select(em, ok, d, em_const(em, t.elem, t.lanes, 1, 1));
 }
 

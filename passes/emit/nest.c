@@ -66,7 +66,7 @@ static void segment(struct em *em, struct nest *n, uint32_t at, uint32_t next, e
     from = ex_mulc(x, from, few);
     some = one && !exact ? em_if_known(em, &iff, ex_lt(x, first, whole)) : !ex_is(x, end, 0);
     if (some) {
-        expr_id t = one ? first : em_for_begin(em, &l, first, end, 1, NULL, 0);
+        expr_id t = one ? first : em_for_begin(em, &l, first, end, NULL, 0);
         at_points(em, n, at, next, ex_add(x, from, ex_add(x, ex_mulc(x, t, lanes), em_lane(em, lanes, (lreg){0}))));
         if (!one)
             em_for_end(em, &l, NULL, NULL);
@@ -152,7 +152,7 @@ static void loops(struct em *em, struct nest *n, uint32_t at)
     struct em_for l;
     expr_id first, end, outer = n->around[d].trip;
     trips(em, n, at, &first, &end);
-    expr_id t = em_for_begin(em, &l, first, end, 1, NULL, 0);
+    expr_id t = em_for_begin(em, &l, first, end, NULL, 0);
     if (last)
         n->idx[d] = step > 1 ? begin_of(em, t, n->extent[d], step) : t;
     n->around[d].trip = t;

@@ -239,8 +239,8 @@ static void segment_begin(struct em *em, struct reduction *r)
         at[j] = em_value(em, r->n->in[1], &of, ex_const(em->x, 1));
         at[j] = em_op(em, L_CONVERT, i64, &at[j], 1);
     }
-    r->first = em_bind(em, at[0], 0, most);
-    r->dim[0].extent = em_bind(em, em_op2(em, L_SUB, at[1], at[0]), 0, most);
+    r->first = em_bind(em, at[0], most);
+    r->dim[0].extent = em_bind(em, em_op2(em, L_SUB, at[1], at[0]), most);
 }
 
 /* Have the points segments of their own, in lanes even? */

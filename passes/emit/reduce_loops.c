@@ -156,7 +156,7 @@ static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lreg *ac
         }
     } else if (whole) {
         struct em_for l;
-        expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), 1, acc, r->n_acc);
+        expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), acc, r->n_acc);
         lreg inner[EM_POINTS];
         memcpy(inner, l.params, r->n_acc * sizeof *inner);
         k[d] = ex_add(em->x, base, ex_mulc(em->x, i, r->group));
@@ -192,7 +192,7 @@ static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lreg *a
         return;
     }
     struct em_for l;
-    expr_id b = em_for_begin(em, &l, zero, ex_const(em->x, n / dim->order.block), 1, acc, r->n_acc);
+    expr_id b = em_for_begin(em, &l, zero, ex_const(em->x, n / dim->order.block), acc, r->n_acc);
     lreg inner[EM_POINTS];
     memcpy(inner, l.params, r->n_acc * sizeof *inner);
     nest_groups(em, r, k, inner, ex_mulc(em->x, b, dim->order.block), dim->order.block, writes_block(em, r));
@@ -261,7 +261,7 @@ static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id 
         nest_block(em, r, d, k, acc, (struct run){begin, every, first}, lead);
     if (whole) {
         struct em_for l;
-        expr_id b = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), 1, acc, r->n_acc);
+        expr_id b = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), acc, r->n_acc);
         lreg inner[EM_POINTS];
         memcpy(inner, l.params, r->n_acc * sizeof *inner);
         expr_id base = ex_add(em->x, begin, ex_addc(em->x, ex_mulc(em->x, b, o->block), lead));

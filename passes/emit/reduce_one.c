@@ -36,7 +36,7 @@ static void horizontal_steps(struct em *em, struct siblings *all, expr_id *k, ui
     int64_t g = 0;
     bool written = fixed && unroll == 1 && n / lanes <= WRITTEN;
     if (!written && (!ex_is_const(em->x, groups, &g) || g > 0)) {
-        expr_id t = em_for_begin(em, &l, zero, groups, 1, acc, each * unroll);
+        expr_id t = em_for_begin(em, &l, zero, groups, acc, each * unroll);
         memcpy(inner, l.params, each * unroll * sizeof *inner);
         em_interleave_begin(em, &w);
         for (uint32_t u = 0; u < unroll; u++) {
@@ -53,7 +53,7 @@ static void horizontal_steps(struct em *em, struct siblings *all, expr_id *k, ui
         siblings_step(em, all, k, &acc[each * (v % unroll)]);
     }
     if (!fixed) {
-        expr_id v = em_for_begin(em, &l, ex_mulc(em->x, groups, unroll), vectors, 1, acc, each);
+        expr_id v = em_for_begin(em, &l, ex_mulc(em->x, groups, unroll), vectors, acc, each);
         memcpy(inner, l.params, each * sizeof *inner);
         k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
         siblings_step(em, all, k, inner);
@@ -81,7 +81,7 @@ static void horizontal_nest(struct em *em, struct siblings *all, uint32_t d, exp
     }
     struct em_for l;
     lreg inner[2 * SIBLINGS_MOST * SUMS_MOST];
-    k[d] = em_for_begin(em, &l, ex_const(em->x, 0), r->dim[d].extent, 1, acc, all->n_acc * unroll);
+    k[d] = em_for_begin(em, &l, ex_const(em->x, 0), r->dim[d].extent, acc, all->n_acc * unroll);
     memcpy(inner, l.params, all->n_acc * unroll * sizeof *inner);
     horizontal_nest(em, all, d + 1, k, inner, unroll, lanes);
     em_for_end(em, &l, inner, acc);
@@ -192,7 +192,7 @@ static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, 
         lreg c = em_cond(em, part);
         if (foreign) {
             c = em_any(em, c);
-            part = em_bind(em, c, 0, 1);
+            part = em_bind(em, c, 1);
         }
         if (em_depth(em, &c, 1) > *depth)
             *depth = em_depth(em, &c, 1);

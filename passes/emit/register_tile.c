@@ -13,7 +13,7 @@ static expr_id tiles_again(struct em *em, expr_id n, expr_id done, int64_t k, in
             count = ex_div(x, left, ex_const(x, k));
     if (again)
         count = ex_select(x, ex_le(x, ex_const(x, k), n), count, zero);
-    expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0), at = ex_add(x, done, ex_mulc(x, i, k));
+    expr_id i = em_for_begin(em, &l, zero, count, NULL, 0), at = ex_add(x, done, ex_mulc(x, i, k));
     if (again)
         at = em_pin(em, ex_min(x, at, ex_addc(x, n, -k)), 0, most == INT64_MAX || most < k ? most : most - k);
     fn(user, at, (uint32_t)k);
@@ -45,7 +45,7 @@ void em_tiles(struct em *em, expr_id n, int64_t size, enum tile_rest rest, em_ti
                               : ex_div(x, ex_sub(x, n, done), ex_const(x, k));
         if (ex_is(x, count, 0))
             continue;
-        expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0);
+        expr_id i = em_for_begin(em, &l, zero, count, NULL, 0);
         fn(user, ex_add(x, done, ex_mulc(x, i, k)), (uint32_t)k);
         em_for_end(em, &l, NULL, NULL);
         done = ex_add(x, done, ex_mulc(x, count, k));
@@ -88,11 +88,11 @@ void em_tiles_part(struct em *em, expr_id n, int64_t size, enum tile_rest rest, 
     struct even e = even_split(c, size);
     expr_id large = ex_const(x, e.large), end = ex_min(x, ex_addc(x, first, count), ex_const(x, e.tiles));
     if (e.large) {
-        expr_id i = em_for_begin(em, &l, ex_min(x, first, large), ex_min(x, end, large), 1, NULL, 0);
+        expr_id i = em_for_begin(em, &l, ex_min(x, first, large), ex_min(x, end, large), NULL, 0);
         fn(user, ex_mulc(x, i, e.small + 1), (uint32_t)e.small + 1);
         em_for_end(em, &l, NULL, NULL);
     }
-    expr_id i = em_for_begin(em, &l, ex_max(x, first, large), ex_max(x, end, large), 1, NULL, 0);
+    expr_id i = em_for_begin(em, &l, ex_max(x, first, large), ex_max(x, end, large), NULL, 0);
     fn(user, ex_addc(x, ex_mulc(x, i, e.small), e.large), (uint32_t)e.small);
     em_for_end(em, &l, NULL, NULL);
 }
@@ -239,7 +239,7 @@ void em_tile_loop(struct em *em, expr_id lo, expr_id hi, uint32_t n, lreg *acc, 
 {
     struct em_for l;
     lreg inner[EM_POINTS];
-    expr_id i = em_for_begin(em, &l, lo, hi, 1, acc, n);
+    expr_id i = em_for_begin(em, &l, lo, hi, acc, n);
     memcpy(inner, l.params, n * sizeof *inner);
     fn(user, i, inner);
     em_for_end(em, &l, inner, acc);

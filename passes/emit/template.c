@@ -27,7 +27,7 @@ void em_parallel_open(struct em *em, struct em_parallel *p, struct loop *loops, 
     }
     p->n = all - n;
     for (uint32_t i = 0; i < p->n; i++)
-        loops[n + i].var = em_for_begin(em, &p->inner[i], ex_const(em->x, 0), loops[n + i].extent, 1, NULL, 0);
+        loops[n + i].var = em_for_begin(em, &p->inner[i], ex_const(em->x, 0), loops[n + i].extent, NULL, 0);
 }
 
 void em_parallel_close(struct em *em, struct em_parallel *p)

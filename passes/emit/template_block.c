@@ -47,7 +47,7 @@ static void block_clear(struct em *em, struct tiling *t)
 {
     struct em_for l;
     expr_id n = ex_const(em->x, block_columns(t) * t->k.points * t->s->nr);
-    expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), n, 1, NULL, 0);
+    expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), n, NULL, 0);
     enum lop combine = t->n->op == OP_REDUCE ? em_monoid(node_str(t->n, "monoid", "sum"), ELEM_F32) : L_ADD;
     em_scratch_store(em, t->k.sums, ex_mulc(em->x, i, t->s->lanes),
                      reduction_identity(em, combine, ELEM_F32, ELEM_F32, t->s->lanes));
@@ -65,7 +65,7 @@ static void block_lines(struct em *em, struct tiling *t, expr_id block, int32_t 
         tile_vectors(em, t, block);
         return;
     }
-    expr_id before = t->line, i = em_for_begin(em, &l, ex_const(em->x, 0), t->t->dims[d], 1, NULL, 0);
+    expr_id before = t->line, i = em_for_begin(em, &l, ex_const(em->x, 0), t->t->dims[d], NULL, 0);
     ex_is_const(em->x, t->t->dims[d], &n);
     t->idx[d] = i;
     t->line = ex_add(em->x, ex_mulc(em->x, before, n), i);
@@ -84,7 +84,7 @@ static void block_of_columns(struct em *em, struct tiling *t, expr_id index)
         return;
     }
     expr_id first = ex_mulc(x, index, t->s->k_columns), left = ex_sub(x, tile_blocks(x, t->t, t->s), first);
-    t->k.column = em_for_begin(em, &l, ex_const(x, 0), ex_min(x, ex_const(x, t->s->k_columns), left), 1, NULL, 0);
+    t->k.column = em_for_begin(em, &l, ex_const(x, 0), ex_min(x, ex_const(x, t->s->k_columns), left), NULL, 0);
     block_lines(em, t, ex_add(x, first, t->k.column), 0);
     em_for_end(em, &l, NULL, NULL);
 }
@@ -95,7 +95,7 @@ void block_vectors(struct em *em, struct tiling *t, expr_id block)
     struct em_for l;
     int64_t whole = (em->facts->k.extent - 1) / t->s->k_block; /* blocks before the last one */
     block_clear(em, t);
-    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, NULL, 0);
+    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), NULL, 0);
     t->k.from = ex_mulc(x, i, t->s->k_block);
     t->k.n = t->s->k_block;
     block_of_columns(em, t, block);

@@ -16,7 +16,7 @@ static void scan_line(struct em *em, void *user, expr_id *idx)
     struct em_for l;
     uint32_t lanes = vec < 0 ? 0 : em_expr_lanes(em, idx[vec]);
     lreg init = em_const(em, register_elem(t->elem), lanes ? lanes : 1, prod, prod), last;
-    expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), t->dims[axis], 1, &init, 1);
+    expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), t->dims[axis], &init, 1);
     idx[axis] = reverse ? ex_sub(em->x, ex_addc(em->x, t->dims[axis], -1), i) : i;
     lreg before = l.params[0];
     lreg x = em_splat(em, em_value(em, n->in[0], idx, ex_const(em->x, 1)), lanes ? lanes : 1),
@@ -136,7 +136,7 @@ static void halo_range(struct em *em, value_id v, int32_t d, expr_id *idx, expr_
     struct em_for l;
     if (ex_cmp_lt(em->x, lo, hi) == FALSE_)
         return;
-    idx[d] = em_for_begin(em, &l, lo, hi, 1, NULL, 0);
+    idx[d] = em_for_begin(em, &l, lo, hi, NULL, 0);
     halo_fill(em, v, d + 1, idx, border);
     em_for_end(em, &l, NULL, NULL);
 }

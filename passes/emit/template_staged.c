@@ -47,7 +47,7 @@ void staged_chunk(struct em *em, struct tiling *t, expr_id chunk, expr_id block,
         return;
     }
     fill(em, t, first, count, NULL, 0);
-    tile_vectors(em, t, em_for_begin(em, &l, ex_const(x, 0), blocks, 1, NULL, 0));
+    tile_vectors(em, t, em_for_begin(em, &l, ex_const(x, 0), blocks, NULL, 0));
     em_for_end(em, &l, NULL, NULL);
 }
 
@@ -56,7 +56,7 @@ void staged_rows(struct em *em, struct tiling *t)
     struct em_for l;
     if (t->s->by_piece)
         fill(em, t, ex_mulc(em->x, t->row0, t->s->tb), (expr_id){0}, t->piece, t->n_pieces);
-    expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), t->here, 1, NULL, 0);
+    expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), t->here, NULL, 0);
     t->idx[2] = ex_mulc(em->x, ex_add(em->x, t->row0, i), t->s->tb);
     partial_begin(em, t);
     tile_b(em, t, t->idx[2], t->s->tb);

@@ -132,7 +132,7 @@ static void tile_by_vector(struct em *em, struct tiling *t, const struct tile_at
 {
     struct em_for l;
     uint32_t vectors = t->n_pieces;
-    expr_id first = t->piece[0], v = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, vectors), 1, NULL, 0);
+    expr_id first = t->piece[0], v = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, vectors), NULL, 0);
     t->n_pieces = 1;
     t->piece[0] = ex_add(em->x, first, ex_mulc(em->x, v, t->s->lanes));
     tile_body(em, t, at->a, at->ta, at->b, tb);
@@ -299,7 +299,7 @@ static void tile_chunk(struct em *em, struct tiling *t)
 {
     struct em_for l;
     expr_id first = t->row0;
-    t->row0 = ex_add(em->x, first, em_for_begin(em, &l, ex_const(em->x, 0), t->here, 1, NULL, 0));
+    t->row0 = ex_add(em->x, first, em_for_begin(em, &l, ex_const(em->x, 0), t->here, NULL, 0));
     bool part = t->k.sums.i && t->s->split;
     int64_t tiles = part ? t->s->split : tile_flat_split(em->x, t->t, t->s).tiles;
     expr_id number = part ? ex_sub(em->x, t->row0, first) : t->row0;
@@ -410,7 +410,7 @@ static void tile_open_block(struct em *em, struct tiling *t, expr_id block)
     tile_pieces(em, t, block, t->s->nr, 0);
     em_if_end(em, &iff);
     em_if_begin(em, &iff, em_op1(em, L_NOT, whole));
-    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_ceildiv(x, left, lanes), 1, NULL, 0);
+    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_ceildiv(x, left, lanes), NULL, 0);
     tile_open_vector(em, t, ex_add(x, base, ex_mul(x, i, lanes)));
     em_for_end(em, &l, NULL, NULL);
     em_if_end(em, &iff);

@@ -147,13 +147,13 @@ expr_id em_loaded_index(struct em *em, const struct node *n, lreg i, struct em_p
                 ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em_cond(em, cond)));
             if (live.i) /* lanes past the end hold nothing */
                 ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, live));
-            em_check(em, ok, -9, n->src.i, "index out of range");
+            em_check(em, ok, n->src.i, "index out of range");
         }
         /* The check leaves at the end of the parallel index; until then, and where `cond` is false, stay inside. */
         i = em_op2(em, L_MAX, em_op2(em, L_MIN, i, last), zero);
     }
     int64_t most = inside && range.lo >= 0 ? range.hi : INT64_MAX, last = hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0;
-    expr_id bound = em_bind(em, i, 0, most < last ? most : last);
+    expr_id bound = em_bind(em, i, most < last ? most : last);
     if (live.i && em->syms.data[em->syms.n - 1].vector) /* nor do they read: there may be no element at all */
         em->syms.data[em->syms.n - 1].mask = live;
     return bound;

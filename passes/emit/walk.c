@@ -38,14 +38,14 @@ static void walk_step(struct em *em, const struct walk *w, const expr_id *row, c
     int64_t nodes = ex_lo(em->x, value_type(em->g, table)->dims[0]), most = ex_hi(em->x, columns);
     struct ltype i = {ELEM_I64, 1}, f = {ELEM_F64, 1};
     for (uint32_t k = 0; k < n; k++) {
-        expr_id of[2] = {em_bind(em, at[k], 0, nodes - 1), ex_const(em->x, 0)};
+        expr_id of[2] = {em_bind(em, at[k], nodes - 1), ex_const(em->x, 0)};
         lreg word = em_value(em, table, of, always);
         of[1] = always;
         lreg number = em_value(em, table, of, always);
         lreg column = em_op2(em, L_AND, word, i64(em, 0xfffffff));
         lreg kind = node_int(w->n, "kinds", 0) ? em_op2(em, L_AND, em_op2(em, L_SHR, word, i64(em, 28)), i64(em, 7))
                                                : (lreg){0};
-        expr_id point[2] = {row[k], em_bind(em, column, 0, most == INT64_MAX ? most : most - 1)};
+        expr_id point[2] = {row[k], em_bind(em, column, most == INT64_MAX ? most : most - 1)};
         lreg v = em_value(em, x, point, always);
         if (lf_type(em->f, v).elem != ELEM_F64)
             v = em_op(em, L_CONVERT, f, &v, 1);
@@ -61,7 +61,7 @@ static void walk_lanes(struct em *em, const struct walk *w, uint32_t first, uint
     lreg carried[CHAINS + 1] = {em_const(em, ELEM_BOOL, 1, 0, 1)}, next[CHAINS + 1];
     for (uint32_t k = 0; k < n; k++)
         carried[k + 1] = em_index(em, w->at[first + k]);
-    em_for_begin(em, &l, ex_const(em->x, 0), trips, 1, carried, n + 1);
+    em_for_begin(em, &l, ex_const(em->x, 0), trips, carried, n + 1);
     l.is_while = true;
     walk_step(em, w, w->row + first, l.params + 1, n, next + 1);
     for (uint32_t k = 0; k < n; k++) {
@@ -86,13 +86,13 @@ static void lanes_of(struct em *em, expr_id e, expr_id dim, uint32_t lanes, bool
         v = em_op2(em, L_MIN, in[0], in[1]);
     }
     for (uint32_t k = 0; k < lanes; k++)
-        out[k] = !own && k ? out[0] : em_bind(em, own ? em_extract(em, v, k) : v, 0, hi);
+        out[k] = !own && k ? out[0] : em_bind(em, own ? em_extract(em, v, k) : v, hi);
 }
 
 /* Does a point exist in any lane? As an expression. */
 static expr_id any_of(struct em *em, expr_id cond)
 {
-    return ex_truth(em->x, cond) == TRUE_ ? cond : em_bind(em, em_any(em, em_cond(em, cond)), 0, 1);
+    return ex_truth(em->x, cond) == TRUE_ ? cond : em_bind(em, em_any(em, em_cond(em, cond)), 1);
 }
 
 lreg em_walk(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)

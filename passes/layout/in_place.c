@@ -59,7 +59,7 @@ static bool met_again(const struct reads *r, value_id v)
     return false;
 }
 
-uint32_t in_place_operands(const struct module *m, const struct kernel *k, value_id *out, uint32_t most)
+uint32_t in_place_operands(const struct module *m, const struct kernel *k, value_id *out)
 {
     bool plain = (k->kind == KERNEL_MAP || k->kind == KERNEL_REDUCE || k->kind == KERNEL_CONTRACT) && !k->has_rows &&
                  !k->locals.n && !k->path.n && !k->piece && !k->shares && k->outs.n == 1 && k->region.i == 1 &&
@@ -75,7 +75,7 @@ uint32_t in_place_operands(const struct module *m, const struct kernel *k, value
     for (uint32_t i = 0; i < r.n; i++)
         if (!m->fused.stored[r.work[i].v.i])
             meet_operands(&r, r.work[i], t);
-    for (uint32_t i = 0; i < r.n && count < most; i++) {
+    for (uint32_t i = 0; i < r.n && count < IN_PLACE_MOST; i++) {
         value_id v = r.work[i].v;
         if (r.seen[v.i] == AT_POINT && m->fused.storage[v.i].place == PLACE_ARENA &&
             value_type(m->g, v)->elem == t->elem && !met_again(&r, v))

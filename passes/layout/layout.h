@@ -38,9 +38,9 @@ void storage_new(struct layouter *, value_id v);
 /* find_readers.c: by value, true if a call of the runtime, a region or the program reads or writes it. These need
  * row-major memory. The array is in the module's arena. */
 bool *read_as_a_whole(const struct module *);
-/* in_place.c: stores to `out` at most `most` operands whose memory the kernel's result may reuse if the layouts are
- * equal; returns their number. */
-uint32_t in_place_operands(const struct module *, const struct kernel *, value_id *out, uint32_t most);
+/* in_place.c: stores to `out` at most IN_PLACE_MOST operands whose memory the kernel's result may reuse if the layouts
+ * are equal; returns their number. */
+uint32_t in_place_operands(const struct module *, const struct kernel *, value_id *out);
 enum { IN_PLACE_MOST = 8 };
 /* Stores the dims in ascending order, except that `fastest` comes last; -1: no exception. */
 void order_default(int32_t rank, int32_t fastest, int32_t *order);

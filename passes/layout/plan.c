@@ -161,7 +161,7 @@ static void update_in_place(struct planner *p)
     for (uint32_t at = 0; at < m->fused.order.n; at++) {
         struct kernel *k = &m->fused.kernels.data[m->fused.order.data[at]];
         value_id from[IN_PLACE_MOST];
-        uint32_t n = in_place_operands(m, k, from, IN_PLACE_MOST);
+        uint32_t n = in_place_operands(m, k, from);
         k->in_place = false;
         for (uint32_t i = 0; i < n; i++) {
             struct storage *to = &m->fused.storage[k->outs.data[0].i], *s = &m->fused.storage[from[i].i];

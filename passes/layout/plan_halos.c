@@ -88,7 +88,7 @@ static void plan_frame(struct layouter *l, const struct kernel *k)
 static void match_halos(struct layouter *l, const struct kernel *k)
 {
     value_id from[IN_PLACE_MOST], to = k->outs.n ? k->outs.data[0] : (value_id){0};
-    uint32_t n = in_place_operands(l->m, k, from, IN_PLACE_MOST);
+    uint32_t n = in_place_operands(l->m, k, from);
     for (uint32_t i = 0; i < n; i++) {
         const struct layout_constraint *a = &l->constraint[to.i], *b = &l->constraint[from[i].i];
         int64_t **mine = &l->m->fused.storage[to.i].halo, **of = &l->m->fused.storage[from[i].i].halo;

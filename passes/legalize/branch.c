@@ -294,7 +294,7 @@ bool rule_if(struct rule *r)
     if (!cond.i)
         return false;
     enum truth t = value_truth(b, cond);
-    expr_id e = t == UNKNOWN_ ? b_elem(b, cond, 0, 0, 1) : (expr_id){0};
+    expr_id e = t == UNKNOWN_ ? b_elem(b, cond, 0, 1) : (expr_id){0};
     if (e.i)
         t = fact_find(r->lg, e);
     uint32_t n = r->n_out;

@@ -106,8 +106,8 @@ struct random {
 value_id v_random(struct builder *, const expr_id *dims, int32_t rank, const struct random *);
 /* f64 numbers in [0, 1): from `seed` if the node has the attribute of that name, else new ones for each run. */
 value_id rule_random_units(struct rule *, const expr_id *dims, int32_t rank, double seed);
-/* Elements of an integer operand that must be known at compile time (axes, ...); refuses dynamic ones. */
-bool rule_static_ints(struct rule *, uint32_t i, const char *what, const int64_t **out, uint32_t *n);
+/* The axes of operand 1, which must be known at compile time; refuses dynamic ones. */
+bool rule_static_ints(struct rule *, const int64_t **out, uint32_t *n);
 /* One known element of an integer tensor: true and *out, false silently when unknown. */
 bool v_known_i64(struct builder *, value_id, uint32_t k, int64_t *out);
 bool v_known_f64(struct builder *, value_id, double *out); /* one-element constant */
@@ -188,8 +188,8 @@ value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, 
 value_id v_softmax_masked(struct builder *, value_id, const int64_t *axes, uint32_t n);
 /* v_softmax_masked of x, if p is the softmax of x, zero is 0, and cond is true for lines of -inf only; {0}: not so. */
 value_id v_softmax_cleared(struct builder *, value_id cond, value_id zero, value_id p);
-/* Softmax with an additional score in each line, `sink`, which has no value. */
-value_id v_softmax_sink(struct builder *, value_id, const int64_t *axes, uint32_t n, value_id sink);
+/* Softmax over one axis with an additional score in each line, `sink`, which has no value. */
+value_id v_softmax_sink(struct builder *, value_id, const int64_t *axes, value_id sink);
 value_id v_gelu_tanh(struct builder *, value_id);
 value_id v_softplus(struct builder *, value_id);
 value_id v_affine(struct builder *, value_id, double scale, double shift);

@@ -234,20 +234,20 @@ bool v_splat_f64(struct builder *b, value_id v, double *out)
     return value_is_const(b->g, v) && v_known_f64(b, v, out);
 }
 
-bool rule_static_ints(struct rule *r, uint32_t i, const char *what, const int64_t **out, uint32_t *n)
+bool rule_static_ints(struct rule *r, const int64_t **out, uint32_t *n)
 {
-    value_id v = rule_in(r, i);
+    value_id v = rule_in(r, 1);
     if (!v.i)
         return false;
     int64_t count;
     if (!ex_is_const(r->b->x, b_count(r->b, v), &count))
-        return rule_refuse(r, "the number of %s is known only at run time", what);
+        return rule_refuse(r, "the number of axes is known only at run time");
     if (count > 4096)
-        return rule_bad(r, "%lld %s", (long long)count, what);
+        return rule_bad(r, "%lld axes", (long long)count);
     int64_t *list = NEW_ARRAY(r->lg->arena, int64_t, count + 1);
     for (int64_t k = 0; k < count; k++)
         if (!v_known_i64(r->b, v, (uint32_t)k, &list[k]))
-            return rule_refuse(r, "%s are known only at run time", what);
+            return rule_refuse(r, "axes are known only at run time");
     *out = list;
     *n = (uint32_t)count;
     return true;

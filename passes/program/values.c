@@ -80,12 +80,12 @@ lreg prog_handle(struct prog *p, value_id v)
                      prog_buffer(p, v, t->elem));
 }
 
-/* Result r of n is the runtime's value at this address. */
-static void receive(struct prog *p, const struct node *n, uint32_t r, lreg address)
+/* The result of n is the runtime's value at this address. */
+static void receive(struct prog *p, const struct node *n, lreg address)
 {
-    const struct type *t = value_type(p->g, n->out[r]);
+    const struct type *t = value_type(p->g, n->out[0]);
     if (prog_is_handle(t)) {
-        p->handle[n->out[r].i] = address;
+        p->handle[n->out[0].i] = address;
         return;
     }
     lreg rank[2] = {PROG_CALL(p, "mcc_rt_value_rank", false, address), prog_const(p, t->rank)};
@@ -95,7 +95,7 @@ static void receive(struct prog *p, const struct node *n, uint32_t r, lreg addre
         prog_bind_dim(p, t->dims[d], PROG_CALL(p, "mcc_rt_value_dim", false, address, prog_const(p, d)), n->src.i);
     }
     lreg data = PROG_CALL(p, "mcc_rt_value_data", false, address);
-    p->pointer[n->out[r].i] = prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &data, 1);
+    p->pointer[n->out[0].i] = prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &data, 1);
 }
 
 void prog_store_scalar(struct prog *p, value_id v, lreg x)
@@ -124,30 +124,30 @@ void call_seq_make(struct prog *p, const struct node *n)
     for (uint32_t k = 0; k < n->n_in; k++) {
         seq = PROG_CALL(p, "mcc_rt_seq_append", true, seq, prog_handle(p, n->in[k]));
     }
-    receive(p, n, 0, seq);
+    receive(p, n, seq);
 }
 
 void call_seq_insert(struct prog *p, const struct node *n)
 {
     lreg in[4] = {node_const(p, n), prog_handle(p, n->in[0]), prog_handle(p, n->in[1])};
     if (n->n_in < 3) {
-        receive(p, n, 0, prog_call(p, "mcc_rt_seq_append", in + 1, 2, true));
+        receive(p, n, prog_call(p, "mcc_rt_seq_append", in + 1, 2, true));
         return;
     }
     in[3] = prog_load(p, n->in[2], 0);
-    receive(p, n, 0, prog_call(p, "mcc_rt_seq_insert", in, 4, true));
+    receive(p, n, prog_call(p, "mcc_rt_seq_insert", in, 4, true));
 }
 
 void call_seq_erase(struct prog *p, const struct node *n)
 {
-    receive(p, n, 0,
+    receive(p, n,
             PROG_CALL(p, "mcc_rt_seq_erase", true, node_const(p, n), prog_handle(p, n->in[0]),
                       n->n_in > 1 ? prog_load(p, n->in[1], 0) : prog_const(p, -1)));
 }
 
 void call_seq_at(struct prog *p, const struct node *n)
 {
-    receive(p, n, 0,
+    receive(p, n,
             PROG_CALL(p, "mcc_rt_seq_at", true, node_const(p, n), prog_handle(p, n->in[0]), prog_load(p, n->in[1], 0)));
 }
 
@@ -159,7 +159,7 @@ void call_seq_length(struct prog *p, const struct node *n)
 
 void call_seq_concat(struct prog *p, const struct node *n)
 {
-    receive(p, n, 0,
+    receive(p, n,
             PROG_CALL(p, "mcc_rt_seq_concat", true, node_const(p, n), prog_handle(p, n->in[0]),
                       prog_const(p, node_int(n, "axis", 0)), prog_const(p, node_int(n, "new_axis", 0))));
 }
@@ -182,7 +182,7 @@ void call_seq_split(struct prog *p, const struct node *n)
         in[2] = prog_buffer(p, n->in[1], ELEM_I64);
         in[3] = t->rank ? prog_index(p, t->dims[0]) : prog_const(p, 0);
     }
-    receive(p, n, 0, prog_call(p, "mcc_rt_seq_split", in, 6, true));
+    receive(p, n, prog_call(p, "mcc_rt_seq_split", in, 6, true));
 }
 
 void call_opt_make(struct prog *p, const struct node *n)
@@ -190,14 +190,14 @@ void call_opt_make(struct prog *p, const struct node *n)
     const struct type *t = value_type(p->g, n->out[0]);
     while (t->kind != TYPE_TENSOR && t->inner)
         t = t->inner;
-    receive(p, n, 0,
+    receive(p, n,
             PROG_CALL(p, "mcc_rt_opt_new", true, prog_const(p, (int64_t)t->elem),
                       n->n_in ? prog_handle(p, n->in[0]) : prog_const(p, 0)));
 }
 
 void call_opt_get(struct prog *p, const struct node *n)
 {
-    receive(p, n, 0, PROG_CALL(p, "mcc_rt_opt_get", true, node_const(p, n), prog_handle(p, n->in[0])));
+    receive(p, n, PROG_CALL(p, "mcc_rt_opt_get", true, node_const(p, n), prog_handle(p, n->in[0])));
 }
 
 void call_opt_has(struct prog *p, const struct node *n)

@@ -164,7 +164,7 @@ static void elided_constants(void **state)
     struct graph *g = graph_new(ctx);
     unsigned char bytes[100] = {0};
     const int64_t dims[] = {100};
-    const struct attr attrs[] = {attr_elem("elem", ELEM_U8), attr_ints("dims", dims, 1), attr_data("data", bytes, 100)};
+    const struct attr attrs[] = {attr_elem("elem", ELEM_U8), attr_ints("dims", dims, 1), attr_data(bytes, 100)};
     expr_id dim = ex_const(ctx->exprs, 100);
     const struct type type = {.kind = TYPE_TENSOR, .elem = ELEM_U8, .rank = 1, .dims = &dim};
     graph_append(g, (region_id){1}, OP_CONSTANT, (src_id){0}, NULL, 0, attrs, 3, &type, 1);

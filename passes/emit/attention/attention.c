@@ -55,7 +55,7 @@ static void run_spans(struct attn *t, lreg every)
     if (t->s->reach)
         attn_reach(t, every, &from, &end);
     expr_id base = t->s->parts ? attn_part(t, &from, &end) : ex_const(x, 0);
-    expr_id i = em_for_begin(em, &l, ex_div(x, from, span), ex_ceildiv(x, end, span), 1, NULL, 0);
+    expr_id i = em_for_begin(em, &l, ex_div(x, from, span), ex_ceildiv(x, end, span), NULL, 0);
     expr_id first = ex_mul(x, i, span), here = ex_min(x, span, ex_sub(x, end, first));
     int64_t keys = ex_hi(x, t->keys);
     t->key0 = em_pin(em, ex_add(x, base, first), 0, keys == INT64_MAX ? keys : keys - 1);
@@ -76,7 +76,7 @@ static void spans(struct attn *t)
     double low = t->s->reach ? attn_low(t) : -INFINITY;
     if (low > -INFINITY) {
         lreg no = em_const(em, ELEM_I64, 1, 0, 0), yes = em_const(em, ELEM_I64, 1, 0, 1);
-        expr_id trip = em_for_begin(em, &trips, ex_const(x, 0), ex_const(x, 2), 1, &yes, 1);
+        expr_id trip = em_for_begin(em, &trips, ex_const(x, 0), ex_const(x, 2), &yes, 1);
         em_if_begin(em, &made, em_op2(em, L_EQ, trips.params[0], yes));
         run_spans(t, em_cond(em, ex_eq(x, trip, ex_const(x, 1))));
         lreg more = em_select(em, attn_far(t, low), no, yes);

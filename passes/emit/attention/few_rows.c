@@ -82,7 +82,7 @@ void attn_copy_rows(struct attn *t)
     int64_t most = ex_hi(x, last);
     for (uint32_t i = 0; i < t->few; i++)
         row[i] = em_pin(em, ex_min(x, ex_addc(x, t->row0, i), last), 0, most < 0 ? INT64_MAX : most);
-    expr_id v = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->size / t->s->lanes), 1, NULL, 0);
+    expr_id v = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->size / t->s->lanes), NULL, 0);
     for (uint32_t i = 0; i < t->few; i++) {
         attn_operand_point(t, true, row[i], ex_const(x, 0), lanes_at(t, v), idx);
         em_scratch_store(em, t->q, q_at(t, i, v),

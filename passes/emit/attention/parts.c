@@ -74,7 +74,7 @@ static void leave(struct attn *t)
         em_scratch_store(em, shared, at_rows(t, t->part, j, true), em_scratch_load(em, t->l, vector, lanes));
     }
     expr_id vectors = ex_mulc(x, t->here, attn_row_line(t) / lanes);
-    expr_id i = ex_mulc(x, em_for_begin(em, &l, ex_const(x, 0), vectors, 1, NULL, 0), lanes);
+    expr_id i = ex_mulc(x, em_for_begin(em, &l, ex_const(x, 0), vectors, NULL, 0), lanes);
     em_scratch_store(em, shared, at_results(t, t->part, i), em_scratch_load(em, t->o, i, lanes));
     em_for_end(em, &l, NULL, NULL);
 }
@@ -88,10 +88,10 @@ static void add_sums(struct attn *t, int64_t j)
     struct ltype vector = {ELEM_F32, t->s->lanes};
     lreg shared = em_shared(em), most = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
          sum = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
-    expr_id zero = ex_const(x, 0), p = em_for_begin(em, &l, zero, t->parts, 1, &most, 1);
+    expr_id zero = ex_const(x, 0), p = em_for_begin(em, &l, zero, t->parts, &most, 1);
     lreg m = em_op2(em, L_MAX, l.params[0], em_scratch_load(em, shared, at_rows(t, p, j, false), t->s->lanes));
     em_for_end(em, &l, &m, &most);
-    p = em_for_begin(em, &l, zero, t->parts, 1, &sum, 1);
+    p = em_for_begin(em, &l, zero, t->parts, &sum, 1);
     lreg by = attn_factor(t, em_scratch_load(em, shared, at_rows(t, p, j, false), t->s->lanes), most);
     em_scratch_store(em, shared, at_rows(t, p, j, false), by);
     lreg in[3] = {em_scratch_load(em, shared, at_rows(t, p, j, true), t->s->lanes), by, l.params[0]};
@@ -109,10 +109,10 @@ static void add_results(struct attn *t)
     struct ltype vector = {ELEM_F32, t->s->lanes};
     lreg shared = em_shared(em), sum = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     expr_id zero = ex_const(x, 0), vectors = ex_const(x, attn_row_line(t) / t->s->lanes);
-    expr_id row = em_for_begin(em, &rows, zero, t->here, 1, NULL, 0);
-    expr_id column = em_for_begin(em, &columns, zero, vectors, 1, NULL, 0);
+    expr_id row = em_for_begin(em, &rows, zero, t->here, NULL, 0);
+    expr_id column = em_for_begin(em, &columns, zero, vectors, NULL, 0);
     expr_id i = ex_add(x, ex_mulc(x, row, attn_row_line(t)), ex_mulc(x, column, t->s->lanes));
-    expr_id p = em_for_begin(em, &l, zero, t->parts, 1, &sum, 1);
+    expr_id p = em_for_begin(em, &l, zero, t->parts, &sum, 1);
     lreg by = em_splat(em, em_scratch_load(em, shared, at_part(t, p, row), 1), t->s->lanes);
     lreg in[3] = {em_scratch_load(em, shared, at_results(t, p, i), t->s->lanes), by, l.params[0]};
     lreg next = em_op(em, L_FMA, vector, in, 3);

@@ -95,11 +95,11 @@ void attn_reach(struct attn *t, lreg every, expr_id *first, expr_id *end)
     if (all.first.i) {
         all.first = em_op2(em, L_MAX, em_op2(em, L_MIN, all.first, last), number(em, 0));
         all.first = every.i ? em_select(em, every, number(em, 0), all.first) : all.first;
-        *first = em_bind(em, all.first, 0, most == INT64_MAX ? most : most - 1);
+        *first = em_bind(em, all.first, most == INT64_MAX ? most : most - 1);
     }
     if (all.end.i) { /* a key at least: what rows without any give is decided after the spans */
         lreg least = all.first.i ? em_op2(em, L_ADD, all.first, number(em, 1)) : number(em, 1);
         all.end = em_op2(em, L_MIN, em_op2(em, L_MAX, all.end, least), keys);
-        *end = em_bind(em, every.i ? em_select(em, every, keys, all.end) : all.end, 0, most);
+        *end = em_bind(em, every.i ? em_select(em, every, keys, all.end) : all.end, most);
     }
 }

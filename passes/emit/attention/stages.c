@@ -123,7 +123,7 @@ void attn_begin(struct attn *t)
         attn_either(t, begin_rows, begin_rows);
     else
         begin_rows(t);
-    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->nv * attn_row_line(t)), 1, NULL, 0);
+    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->nv * attn_row_line(t)), NULL, 0);
     em_scratch_store(em, t->o, ex_mulc(x, i, t->s->lanes), zero);
     em_for_end(em, &l, NULL, NULL);
 }
@@ -170,9 +170,9 @@ static void widen(struct attn *t, bool values)
     int64_t n = values ? t->columns : t->size, vectors = n / t->s->lanes, groups = vectors / WIDENED,
             more = vectors % WIDENED;
     uint32_t rest = (uint32_t)(n % t->s->lanes);
-    expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, NULL, 0);
+    expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, NULL, 0);
     if (groups) {
-        expr_id g = em_for_begin(em, &in, ex_const(x, 0), ex_const(x, groups), 1, NULL, 0);
+        expr_id g = em_for_begin(em, &in, ex_const(x, 0), ex_const(x, groups), NULL, 0);
         widen_vectors(t, values, key, ex_mulc(x, g, WIDENED), WIDENED, 0);
         em_for_end(em, &in, NULL, NULL);
     }
@@ -336,7 +336,7 @@ void attn_terms_of(struct attn *t, int64_t j, uint32_t n)
         sum[i] = t->a->sink.node.i && !t->s->span ? term_value(t, t->a->terms, first_score(t, j + i), most[i])
                                                   : em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     }
-    expr_id key = em_for_begin(em, &l, ex_const(em->x, 0), t->n_keys, 1, sum, n);
+    expr_id key = em_for_begin(em, &l, ex_const(em->x, 0), t->n_keys, sum, n);
     for (uint32_t i = 0; i < n; i++) {
         lreg e = term_value(t, t->a->terms, em_scratch_load(em, t->z, attn_line(t, key, j + i), t->s->lanes), most[i]);
         em_scratch_store(em, t->z, attn_line(t, key, j + i), e);
@@ -487,7 +487,7 @@ static void all_columns(struct attn *t, expr_id rows, int64_t at_once, em_tile_f
     uint32_t rest = (uint32_t)(t->columns % t->s->lanes);
     t->computed = rows;
     if (groups) {
-        expr_id g = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, groups), 1, NULL, 0);
+        expr_id g = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, groups), NULL, 0);
         column_group(t, ex_mulc(x, g, t->s->pc), t->s->pc, 0, at_once, fn);
         em_for_end(em, &l, NULL, NULL);
     }

@@ -9,7 +9,7 @@ static void transpose_lines(struct attn *t, int64_t first)
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l;
-    expr_id idx[RANK_MAX], d = em_for_begin(em, &l, ex_const(x, first), ex_const(x, t->size), 1, NULL, 0);
+    expr_id idx[RANK_MAX], d = em_for_begin(em, &l, ex_const(x, first), ex_const(x, t->size), NULL, 0);
     for (int64_t j = 0; j < t->nv; j++) {
         attn_operand_point(t, true, t->row[j], ex_const(x, 0), d, idx);
         lreg v = em_value(em, t->row_operand, idx, ex_const(x, 1));
@@ -49,12 +49,12 @@ static void transpose_tiles(struct attn *t, int64_t tiles)
     lreg v[TILE_MOST];
     expr_id idx[RANK_MAX], zero = ex_const(x, 0), last = ex_addc(x, t->rows, -1);
     int64_t most = ex_hi(x, last);
-    expr_id j = em_for_begin(em, &l, zero, ex_const(x, t->nv), 1, NULL, 0);
+    expr_id j = em_for_begin(em, &l, zero, ex_const(x, t->nv), NULL, 0);
     expr_id first = ex_add(x, t->row0, ex_mulc(x, j, t->s->lanes));
     expr_id row[TILE_MOST];
     for (uint32_t i = 0; i < t->s->lanes; i++)
         row[i] = em_pin(em, ex_min(x, ex_addc(x, first, i), last), 0, most < 0 ? INT64_MAX : most);
-    expr_id block = em_for_begin(em, &in, zero, ex_const(x, tiles), 1, NULL, 0), d = ex_mulc(x, block, t->s->lanes);
+    expr_id block = em_for_begin(em, &in, zero, ex_const(x, tiles), NULL, 0), d = ex_mulc(x, block, t->s->lanes);
     expr_id lane = ex_add(x, d, em_lane(em, t->s->lanes, (lreg){0}));
     for (uint32_t i = 0; i < t->s->lanes; i++) {
         attn_operand_point(t, true, row[i], zero, lane, idx);

@@ -179,7 +179,7 @@ static void product_tile(struct wino *w, const struct product *p)
     int64_t rest = w->ic % w->lanes, whole = w->s->slice - (rest != 0);
     product_sums(w, p, acc, count);
     if (whole) {
-        expr_id vec = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, acc, count);
+        expr_id vec = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), acc, count);
         memcpy(inner, l.params, count * sizeof *inner);
         if (w->weights.i && !w->s->resident)
             prefetch_plain(w, p, vec);
@@ -221,8 +221,8 @@ static void column_products(void *user, expr_id vector, uint32_t nr)
     p.vector = vector;
     p.nr = nr;
     p.n = ex_const(em->x, nr);
-    p.point = em_for_begin(em, &l, zero, ex_const(em->x, w->points), 1, NULL, 0);
-    p.block = em_for_begin(em, &t, zero, c->blocks, 1, NULL, 0);
+    p.point = em_for_begin(em, &l, zero, ex_const(em->x, w->points), NULL, 0);
+    p.block = em_for_begin(em, &t, zero, c->blocks, NULL, 0);
     product_tile(w, &p);
     output_ahead(w, &p);
     em_for_end(em, &t, NULL, NULL);
@@ -234,7 +234,7 @@ void wino_products(struct wino *w, struct product *p, expr_id blocks)
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct em_for l;
-    p->slice = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, w->icv / w->s->slice), 1, NULL, 0);
+    p->slice = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, w->icv / w->s->slice), NULL, 0);
     if (!w->s->resident && w->weights.i) {
         p->next = next_slice(w, p);
         if (!ex_is_const(x, p->next, &(int64_t){0}))

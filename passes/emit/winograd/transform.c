@@ -84,7 +84,7 @@ void wino_places(struct wino *w, expr_id blocks)
     expr_id at[3];
     if (!w->places.i)
         return;
-    expr_id tile = em_for_begin(em, &l, ex_const(x, 0), ex_mulc(x, blocks, w->s->mr), 1, NULL, 0);
+    expr_id tile = em_for_begin(em, &l, ex_const(x, 0), ex_mulc(x, blocks, w->s->mr), NULL, 0);
     tile_place(w, tile, true, at);
     for (int32_t d = 0; d < 3; d++)
         em_scratch_store(em, w->places, ex_addc(x, ex_mulc(x, tile, 3), d), em_index(em, at[d]));
@@ -101,7 +101,7 @@ static void tile_at(struct wino *w, expr_id block, expr_id tile, bool clamp)
     if (!w->places.i)
         tile_place(w, number, clamp, at);
     for (int32_t d = 0; d < 3; d++)
-        at[d] = w->places.i ? em_bind(em, em_scratch_load(em, w->places, ex_addc(x, ex_mulc(x, number, 3), d), 1), 0,
+        at[d] = w->places.i ? em_bind(em, em_scratch_load(em, w->places, ex_addc(x, ex_mulc(x, number, 3), d), 1),
                                       last_of(em, size[d]))
                             : split_pin(em, at[d], size[d]);
     w->block = block;
@@ -231,11 +231,11 @@ void wino_input(struct wino *w, expr_id blocks)
     struct exprs *x = em->x;
     struct em_for b, s, t, v;
     expr_id zero = ex_const(x, 0);
-    expr_id block = em_for_begin(em, &b, zero, blocks, 1, NULL, 0);
-    w->part = em_for_begin(em, &s, zero, ex_const(x, w->icv / w->s->slice), 1, NULL, 0);
-    w->vec = em_for_begin(em, &v, zero, ex_const(x, w->s->slice), 1, NULL, 0);
+    expr_id block = em_for_begin(em, &b, zero, blocks, NULL, 0);
+    w->part = em_for_begin(em, &s, zero, ex_const(x, w->icv / w->s->slice), NULL, 0);
+    w->vec = em_for_begin(em, &v, zero, ex_const(x, w->s->slice), NULL, 0);
     lanes_at(w, ex_add(x, ex_mulc(x, w->part, w->s->slice), w->vec), w->ic);
-    tile_at(w, block, em_for_begin(em, &t, zero, ex_const(x, w->s->mr), 1, NULL, 0), true);
+    tile_at(w, block, em_for_begin(em, &t, zero, ex_const(x, w->s->mr), NULL, 0), true);
     if (em->k->form.staged.i)
         input_mapped(w);
     else
@@ -312,8 +312,8 @@ void wino_weights(struct wino *w, const struct product *p)
     struct em_for c, v;
     lreg g[3][3];
     int64_t channels = w->s->slice * w->lanes < w->ic ? w->s->slice * w->lanes : w->ic;
-    expr_id zero = ex_const(x, 0), j = em_for_begin(em, &v, zero, p->n, 1, NULL, 0);
-    expr_id channel = em_for_begin(em, &c, zero, ex_const(x, channels), 1, NULL, 0);
+    expr_id zero = ex_const(x, 0), j = em_for_begin(em, &v, zero, p->n, NULL, 0);
+    expr_id channel = em_for_begin(em, &c, zero, ex_const(x, channels), NULL, 0);
     expr_id ic = ex_add(x, ex_mulc(x, p->slice, channels), channel);
     expr_id vector = ex_add(x, ex_add(x, w->group0, p->vector), j);
     if (w->weights.i)
@@ -389,8 +389,7 @@ static void output_tile(struct wino *w)
     transform(w, &w->f->output, w->s->output_rows, output_load, output_edge);
     expr_id rows = inside(w, w->y0, y->dims[2], w->shape.dilation[0]),
             columns = inside(w, w->x0, y->dims[3], w->shape.dilation[1]);
-    expr_id row = em_for_begin(em, &r, zero, rows, 1, NULL, 0),
-            column = em_for_begin(em, &c, zero, columns, 1, NULL, 0);
+    expr_id row = em_for_begin(em, &r, zero, rows, NULL, 0), column = em_for_begin(em, &c, zero, columns, NULL, 0);
     expr_id number = ex_add(x, ex_mulc(x, row, w->f->m), column);
     result_at(w, row, column, at);
     tile_store(em, at, em_scratch_load(em, w->edge, ex_mulc(x, number, w->lanes), w->lanes));
@@ -427,12 +426,12 @@ void wino_output(struct wino *w, const struct product *p, expr_id blocks)
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct em_for b, t, v;
-    expr_id zero = ex_const(x, 0), block = em_for_begin(em, &b, zero, blocks, 1, NULL, 0);
+    expr_id zero = ex_const(x, 0), block = em_for_begin(em, &b, zero, blocks, NULL, 0);
     expr_id tiles = ex_min(x, ex_const(x, w->s->mr), ex_sub(x, w->here, ex_mulc(x, block, w->s->mr)));
     if (!ex_is_const(x, tiles, &(int64_t){0}))
         tiles = em_pin(em, tiles, 1, w->s->mr);
-    tile_at(w, block, em_for_begin(em, &t, zero, tiles, 1, NULL, 0), false);
-    expr_id vec = em_for_begin(em, &v, zero, p->n, 1, NULL, 0);
+    tile_at(w, block, em_for_begin(em, &t, zero, tiles, NULL, 0), false);
+    expr_id vec = em_for_begin(em, &v, zero, p->n, NULL, 0);
     lanes_at(w, ex_add(x, ex_add(x, w->group0, p->vector), vec), w->shape.oc);
     w->vec = vec;
     if (w->edge.i)
@@ -454,7 +453,7 @@ void wino_output_ahead(struct wino *w, const struct product *p)
     if (s->rank != 4 || s->dim[1].block != CHANNEL_BLOCK || s->dim[1].inner != 1)
         return; /* lanes do not share a line */
     expr_id first = ex_mulc(x, p->point, share), last = ex_min(x, ex_addc(x, first, share), ex_const(x, rows));
-    expr_id item = em_for_begin(em, &l, first, last, 1, NULL, 0), row = ex_mod(x, item, ex_const(x, m)),
+    expr_id item = em_for_begin(em, &l, first, last, NULL, 0), row = ex_mod(x, item, ex_const(x, m)),
             vec = ex_div(x, item, ex_const(x, m));
     tile_at(w, p->block, ex_div(x, vec, ex_const(x, p->nr)), true);
     vec = ex_add(x, ex_add(x, w->group0, p->vector), ex_mod(x, vec, ex_const(x, p->nr)));

@@ -55,7 +55,7 @@ static void columns(struct wino *w, bool only_weights, expr_id blocks)
 {
     struct exprs *x = w->em->x;
     struct em_for l;
-    struct product p = column(w, em_for_begin(w->em, &l, ex_const(x, 0), ex_const(x, w->columns.tiles), 1, NULL, 0));
+    struct product p = column(w, em_for_begin(w->em, &l, ex_const(x, 0), ex_const(x, w->columns.tiles), NULL, 0));
     if (only_weights) {
         wino_weights(w, &p);
     } else {
@@ -108,7 +108,7 @@ static void chunks_of(struct wino *w, expr_id index)
         columns(w, true, n);
         em_if_end(em, &iff);
     }
-    expr_id number = ex_add(x, first, em_for_begin(em, &l, ex_const(x, 0), n, 1, NULL, 0));
+    expr_id number = ex_add(x, first, em_for_begin(em, &l, ex_const(x, 0), n, NULL, 0));
     w->first = ex_mulc(x, number, w->s->chunk);
     chunk(w, number);
     em_for_end(em, &l, NULL, NULL);

@@ -59,7 +59,7 @@ static expr_id int_of(struct rule *r, value_id v)
 {
     if (!v.i || v_rank(r->b, v) != 0 || !strchr("IUB", elem_class(v_elem(r->b, v))))
         return v.i ? rule_bad(r, "an integer argument is a tensor"), (expr_id){0} : (expr_id){0};
-    return b_elem(r->b, b_convert(r->b, v, ELEM_I64), 0, -(int64_t)INT32_MAX, INT32_MAX);
+    return b_elem(r->b, b_convert(r->b, v, ELEM_I64), -(int64_t)INT32_MAX, INT32_MAX);
 }
 
 expr_id aten_int(struct rule *r, uint32_t i, const char *name, int64_t absent)

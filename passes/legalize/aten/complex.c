@@ -19,14 +19,14 @@ struct pair complex_in(struct rule *r, uint32_t i, const char *name, enum elem e
     return (struct pair){re, re.i ? b_splat_like(r->b, re, 0) : re};
 }
 
-bool complex_out(struct rule *r, uint32_t k, struct pair p)
+bool complex_out(struct rule *r, struct pair p)
 {
     struct lowered *items = NEW_ARRAY(r->lg->arena, struct lowered, 2);
-    enum elem e = aten_elem(r, k);
+    enum elem e = aten_elem(r, 0);
     e = e == ELEM_NONE ? v_elem(r->b, p.re) : e;
     items[0] = lowered_value(b_convert(r->b, p.re, e));
     items[1] = lowered_value(b_convert(r->b, p.im, e));
-    r->out[k] = (struct lowered){.kind = LOWERED_LIST, .items = items, .n = 2, .elem = e};
+    r->out[0] = (struct lowered){.kind = LOWERED_LIST, .items = items, .n = 2, .elem = e};
     return items[0].v.i && items[1].v.i;
 }
 
@@ -56,7 +56,7 @@ static struct pair times(struct builder *b, struct pair x, struct pair y)
 static bool complex_mul(struct rule *r)
 {
     enum elem e = part_elem(r);
-    return complex_out(r, 0, times(r->b, complex_in(r, 0, "self", e), complex_in(r, 1, "other", e)));
+    return complex_out(r, times(r->b, complex_in(r, 0, "self", e), complex_in(r, 1, "other", e)));
 }
 
 static bool complex_div(struct rule *r)
@@ -67,10 +67,10 @@ static bool complex_div(struct rule *r)
     if (*rule_str(r, "rounding_mode", ""))
         return rule_refuse(r, "rounding_mode with complex numbers");
     if (!complex_is(r, 1)) /* keeps infinities and zeros as they are */
-        return complex_out(r, 0, (struct pair){b_binary(b, OP_DIV, x.re, y.re), b_binary(b, OP_DIV, x.im, y.re)});
+        return complex_out(r, (struct pair){b_binary(b, OP_DIV, x.re, y.re), b_binary(b, OP_DIV, x.im, y.re)});
     value_id norm = product_sum(b, OP_ADD, y.re, y.re, y.im, y.im);
     struct pair q = times(b, x, (struct pair){y.re, b_unary(b, OP_NEG, y.im)});
-    return complex_out(r, 0, (struct pair){b_binary(b, OP_DIV, q.re, norm), b_binary(b, OP_DIV, q.im, norm)});
+    return complex_out(r, (struct pair){b_binary(b, OP_DIV, q.re, norm), b_binary(b, OP_DIV, q.im, norm)});
 }
 
 /* self + alpha * other; param as rule_aten_sum has it. */
@@ -91,7 +91,7 @@ static bool complex_sum(struct rule *r)
         y = swap;
     }
     value_id re = b_binary(b, op, x.re, y.re), im = b_binary(b, op, x.im, y.im);
-    return complex_out(r, 0, (struct pair){re, im});
+    return complex_out(r, (struct pair){re, im});
 }
 
 /* The length, in f64 so that no square is out of range where the length is not. */
@@ -107,9 +107,8 @@ static bool complex_exp(struct rule *r)
     struct builder *b = r->b;
     struct pair x = complex_in(r, 0, "self", part_elem(r));
     value_id size = b_unary(b, OP_EXP, x.re);
-    return complex_out(r, 0,
-                       (struct pair){b_binary(b, OP_MUL, size, b_unary(b, OP_COS, x.im)),
-                                     b_binary(b, OP_MUL, size, b_unary(b, OP_SIN, x.im))});
+    return complex_out(r, (struct pair){b_binary(b, OP_MUL, size, b_unary(b, OP_COS, x.im)),
+                                        b_binary(b, OP_MUL, size, b_unary(b, OP_SIN, x.im))});
 }
 
 static bool complex_matmul(struct rule *r)
@@ -121,7 +120,7 @@ static bool complex_matmul(struct rule *r)
         return rule_refuse(r, "one matrix is complex and the other is real: convert the real one before the export");
     value_id re = b_binary(b, OP_SUB, b_matmul(b, x.re, y.re), b_matmul(b, x.im, y.im));
     value_id im = b_binary(b, OP_ADD, b_matmul(b, x.re, y.im), b_matmul(b, x.im, y.re));
-    return complex_out(r, 0, (struct pair){re, im});
+    return complex_out(r, (struct pair){re, im});
 }
 
 /* To complex numbers of another precision, or from real ones. */
@@ -131,7 +130,7 @@ static bool complex_to(struct rule *r)
     if (e == ELEM_NONE || !complex_result(r))
         return rule_refuse(r, "the conversion drops the imaginary part: use .real");
     struct pair x = complex_in(r, 0, "self", e);
-    return x.re.i && complex_out(r, 0, (struct pair){x.re, b_broadcast_like(r->b, x.im, x.re)});
+    return x.re.i && complex_out(r, (struct pair){x.re, b_broadcast_like(r->b, x.im, x.re)});
 }
 
 /* ---- rows of their own ----------------------------------------------------------------------------------------- */
@@ -155,7 +154,7 @@ bool rule_aten_view_as_complex(struct rule *r)
         return false;
     if (last < 0 || !ex_is(r->b->x, b_dim(r->b, x, last), 2))
         return rule_bad(r, "the last dimension is not of size 2, for real and imaginary parts");
-    return complex_out(r, 0, complex_of(r->b, x));
+    return complex_out(r, complex_of(r->b, x));
 }
 
 struct pair complex_of(struct builder *b, value_id parts)
@@ -181,7 +180,7 @@ bool rule_aten_complex(struct rule *r)
     const struct dims dims_x = b_dims(b, x), dims_y = b_dims(b, y);
     if (!dims_x.d || !dims_y.d || (rank = b_broadcast_dims(b, dims_x.d, dims_x.rank, dims_y.d, dims_y.rank, dims)) < 0)
         return false;
-    return complex_out(r, 0, (struct pair){b_broadcast(b, x, dims, rank), b_broadcast(b, y, dims, rank)});
+    return complex_out(r, (struct pair){b_broadcast(b, x, dims, rank), b_broadcast(b, y, dims, rank)});
 }
 
 /* param: 0 real, 1 imaginary. Real numbers are their own real part. */
@@ -196,7 +195,7 @@ bool rule_aten_conj(struct rule *r)
 {
     if (!complex_is(r, 0))
         return rule_result(r, rule_in(r, 0));
-    return complex_out(r, 0, (struct pair){r->arg[0].items[0].v, b_unary(r->b, OP_NEG, r->arg[0].items[1].v)});
+    return complex_out(r, (struct pair){r->arg[0].items[0].v, b_unary(r->b, OP_NEG, r->arg[0].items[1].v)});
 }
 
 bool rule_aten_angle(struct rule *r)

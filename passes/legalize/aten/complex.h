@@ -13,4 +13,4 @@ bool complex_result(const struct rule *); /* does the file say so of a result? *
 /* Operand i with parts of that type; a real one, or a number, has an imaginary part of 0 (rank 0). */
 struct pair complex_in(struct rule *, uint32_t i, const char *name, enum elem);
 struct pair complex_of(struct builder *, value_id parts); /* of a last dim of two */
-bool complex_out(struct rule *, uint32_t k, struct pair);
+bool complex_out(struct rule *, struct pair);

@@ -76,9 +76,9 @@ bool rule_aten_tri_indices(struct rule *r)
 /* ---- sequences of numbers ---------------------------------------------------------------------------------------- */
 
 /* The argument as an f64 that is known. */
-static bool known(struct rule *r, uint32_t i, const char *name, double absent, double *out)
+static bool known(struct rule *r, uint32_t i, const char *name, double *out)
 {
-    *out = aten_float(r, name, absent);
+    *out = aten_float(r, name, 0);
     return !rule_has(r, i) || v_known_f64(r->b, rule_in(r, i), out) ||
            rule_refuse(r, "'%s' is known only at run time: export with a constant", name);
 }
@@ -144,7 +144,7 @@ bool rule_aten_linspace(struct rule *r)
     struct builder *b = r->b;
     double start, end;
     int64_t n;
-    if (!known(r, 0, "start", 0, &start) || !known(r, 1, "end", 0, &end) || !aten_int_known(r, 2, "steps", 0, &n))
+    if (!known(r, 0, "start", &start) || !known(r, 1, "end", &end) || !aten_int_known(r, 2, "steps", 0, &n))
         return false;
     if (n < 0 || n > 1 << 24)
         return rule_bad(r, "the sequence has %lld steps, and 0 to %d are possible", (long long)n, 1 << 24);
@@ -231,8 +231,8 @@ bool rule_aten_number(struct rule *r)
     c = b_convert(b, c, e);
     const bool swapped = r->param < 0, compares = op == OP_EQ || op == OP_NE || op == OP_LT || op == OP_LE;
     if (!real && !compares)
-        return number_out(r, size_of_two(r, b_elem(b, a, 0, -(int64_t)INT32_MAX, INT32_MAX),
-                                         b_elem(b, c, 0, -(int64_t)INT32_MAX, INT32_MAX)));
+        return number_out(r, size_of_two(r, b_elem(b, a, -(int64_t)INT32_MAX, INT32_MAX),
+                                         b_elem(b, c, -(int64_t)INT32_MAX, INT32_MAX)));
     if (op == OP_FLOOR)
         return rule_result(r, b_unary(b, OP_FLOOR, b_binary(b, OP_DIV, a, c)));
     return rule_result(r, b_binary(b, op, swapped ? c : a, swapped ? a : c));

@@ -71,7 +71,7 @@ static bool transform(struct rule *r, const struct fft *t)
     value_id y = transformed(r->b, x, t);
     if (t->kind == FFT_FROM_HALF)
         return y.i && aten_result(r, b_squeeze(r->b, y, v_rank(r->b, y) - 1));
-    return y.i && complex_out(r, 0, complex_of(r->b, y));
+    return y.i && complex_out(r, complex_of(r->b, y));
 }
 
 static int32_t rank_in(struct rule *r)
@@ -251,7 +251,7 @@ bool rule_aten_stft(struct rule *r)
         y = b_binary_f64(b, OP_MUL, y, 1 / sqrt((double)length));
     y = b_transpose(b, y, perm);
     y = single ? b_squeeze(b, y, 0) : y;
-    return complex_result(r) ? complex_out(r, 0, complex_of(b, y)) : aten_result(r, y);
+    return complex_result(r) ? complex_out(r, complex_of(b, y)) : aten_result(r, y);
 }
 
 /* Frames [batch, count, length], each `hop` after the one before, added up where they overlap: [batch, samples]. */
@@ -279,7 +279,7 @@ static value_id overlapped(struct builder *b, value_id frames, int64_t length, i
 static bool reached(struct builder *b, value_id weight)
 {
     value_id none = b_convert(b, b_binary(b, OP_LT, weight, b_splat_like(b, weight, 1e-11)), ELEM_U8);
-    expr_id any = b_elem(b, b_convert(b, b_reduce(b, none, ARRAY(int64_t, 0, 1), "max", false), ELEM_I64), 0, 0, 1);
+    expr_id any = b_elem(b, b_convert(b, b_reduce(b, none, ARRAY(int64_t, 0, 1), "max", false), ELEM_I64), 0, 1);
     if (any.i)
         b_assert(b, ex_eq(b->x, any, ex_const(b->x, 0)), EVAL_SHAPE, "there are samples that no window reaches");
     return any.i != 0;

@@ -110,14 +110,14 @@ static bool indices_list(struct rule *r, uint32_t arg, value_id x, value_id list
     return given > 0 || rule_bad(r, "there are no index tensors");
 }
 
-static bool indices_read(struct rule *r, uint32_t arg, struct indices *o)
+static bool indices_read(struct rule *r, struct indices *o)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0), list[RANK_MAX], parts[RANK_MAX];
     expr_id common[RANK_MAX];
     int32_t rank = v_rank(b, x), last = -1, k = 0;
     *o = (struct indices){.first = -1, .rank_x = rank, .adjacent = true};
-    if (!x.i || !indices_list(r, arg, x, list, &o->mask))
+    if (!x.i || !indices_list(r, 1, x, list, &o->mask))
         return false;
     for (int32_t d = 0; d < rank; d++) {
         if (!list[d].i)
@@ -157,7 +157,7 @@ bool rule_aten_index(struct rule *r)
     struct indices o;
     int64_t perm[RANK_MAX];
     struct attr batch = attr_int("batch", 0);
-    if (!indices_read(r, 1, &o))
+    if (!indices_read(r, &o))
         return false;
     if (o.rank_at + o.rank_x > RANK_MAX)
         return rule_refuse(r, "the result has more than %d dimensions", RANK_MAX);
@@ -193,7 +193,7 @@ bool rule_aten_index_put(struct rule *r)
     int64_t perm[RANK_MAX], back[RANK_MAX], inverse[RANK_MAX];
     int64_t count = 0;
     expr_id dims[RANK_MAX], placed[RANK_MAX];
-    if (!value.i || !indices_read(r, 1, &o))
+    if (!value.i || !indices_read(r, &o))
         return false;
     bool one = ex_is_const(b->x, b_count(b, value), &count) && count == 1, add = aten_flag(r, "accumulate");
     if (o.mask.i && one && !add)
@@ -397,7 +397,7 @@ static bool bags_begin(struct builder *b, value_id offsets, expr_id n)
 {
     const expr_id one = ex_min(b->x, n, ex_const(b->x, 1)), none = ex_const(b->x, 0);
     value_id first = b_reduce(b, b_slice_axis(b, offsets, 0, none, one), ARRAY(int64_t, 0), "sum", false);
-    expr_id begin = b_elem(b, first, 0, -(int64_t)INT32_MAX, INT32_MAX);
+    expr_id begin = b_elem(b, first, -(int64_t)INT32_MAX, INT32_MAX);
     if (begin.i)
         b_assert(b, ex_eq(b->x, begin, none), EVAL_SHAPE, "offsets[0] is not 0");
     return begin.i != 0;

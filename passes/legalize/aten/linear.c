@@ -154,9 +154,10 @@ static value_id four(struct builder *b, value_id v)
     return v;
 }
 
-/* Dims before the last `kept` as one, after v was broadcast to lead[n] there. */
-static value_id leading_joined(struct builder *b, value_id v, const expr_id *lead, int32_t n, int32_t kept)
+/* Dims before the last three as one, after v was broadcast to lead[n] there. */
+static value_id leading_joined(struct builder *b, value_id v, const expr_id *lead, int32_t n)
 {
+    enum { KEPT = 3 };
     const struct dims dims = b_dims(b, v);
     expr_id whole[RANK_MAX], out[RANK_MAX] = {ex_const(b->x, 1)};
     if (!dims.d)
@@ -165,9 +166,9 @@ static value_id leading_joined(struct builder *b, value_id v, const expr_id *lea
         whole[i] = lead[i];
         out[0] = ex_mul(b->x, out[0], lead[i]);
     }
-    for (int32_t i = 0; i < kept; i++)
-        whole[n + i] = out[1 + i] = dims.rank - kept + i < 0 ? ex_const(b->x, 1) : dims.d[dims.rank - kept + i];
-    return b_reshape(b, b_broadcast(b, v, whole, n + kept), out, 1 + kept);
+    for (int32_t i = 0; i < KEPT; i++)
+        whole[n + i] = out[1 + i] = dims.rank - KEPT + i < 0 ? ex_const(b->x, 1) : dims.d[dims.rank - KEPT + i];
+    return b_reshape(b, b_broadcast(b, v, whole, n + KEPT), out, 1 + KEPT);
 }
 
 /* Operands of rank above 4, n dims before the last three: they are one batch. */
@@ -182,9 +183,9 @@ static bool batches_joined(struct rule *r, value_id in[3], value_id *mask, expr_
             return false;
     }
     for (uint32_t k = 0; k < 3; k++)
-        in[k] = leading_joined(b, in[k], lead, n, 3);
+        in[k] = leading_joined(b, in[k], lead, n);
     if (mask->i && v_rank(b, *mask) > 3)
-        *mask = leading_joined(b, *mask, lead, n, 3);
+        *mask = leading_joined(b, *mask, lead, n);
     return in[0].i && in[1].i && in[2].i;
 }
 

@@ -19,7 +19,7 @@ struct built {
 static value_id iteration(struct builder *b, value_id own, int64_t peeled)
 {
     if (peeled)
-        b_elem(b, own, 0, 0, INT64_MAX - peeled);
+        b_elem(b, own, 0, INT64_MAX - peeled);
     return peeled ? b_binary(b, OP_ADD, own, b_scalar_i64(b, ELEM_I64, peeled)) : own;
 }
 
@@ -229,9 +229,9 @@ static bool types_after(struct rule *r, struct loop_lowering *l, const struct ty
 enum truth loop_starts(struct rule *r, const struct loop_lowering *l, expr_id *starts)
 {
     struct builder *b = r->b;
-    expr_id go = l->cond.i ? b_elem(b, l->cond, 0, 0, 1) : ex_const(b->x, 1), trips = {0};
+    expr_id go = l->cond.i ? b_elem(b, l->cond, 0, 1) : ex_const(b->x, 1), trips = {0};
     if (l->trips_value.i)
-        trips = b_elem(b, l->trips_value, 0, INT64_MIN, INT64_MAX);
+        trips = b_elem(b, l->trips_value, INT64_MIN, INT64_MAX);
     *starts = (expr_id){0};
     if (!go.i || (l->trips_value.i && !trips.i))
         return UNKNOWN_;

@@ -91,7 +91,7 @@ static bool axes_get(struct rule *r, struct axes *a, int32_t rank)
         }
         if (!known)
             return axes_are_all(r, a, v, rank);
-        if (!rule_static_ints(r, 1, "axes", &given, &n))
+        if (!rule_static_ints(r, &given, &n))
             return false;
     }
     if (n)

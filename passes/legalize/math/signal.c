@@ -31,7 +31,7 @@ static value_id dft_operand(struct builder *b, value_id x, bool inverse, bool on
 static expr_id dft_length(struct rule *r, expr_id dim, bool real_inverse)
 {
     if (rule_has(r, 1))
-        return b_elem(r->b, v_scalar(r->b, rule_in(r, 1)), 0, 1, INT32_MAX);
+        return b_elem(r->b, v_scalar(r->b, rule_in(r, 1)), 1, INT32_MAX);
     return real_inverse ? ex_mulc(r->b->x, ex_addc(r->b->x, dim, -1), 2) : dim;
 }
 
@@ -96,7 +96,7 @@ bool rule_stft(struct rule *r)
 {
     struct builder *b = r->b;
     value_id in = rule_in(r, 0), x = b_convert(b, in, ELEM_F64), window = rule_in(r, 2);
-    expr_id step = b_elem(b, v_scalar(b, rule_in(r, 1)), 0, 1, INT32_MAX), length;
+    expr_id step = b_elem(b, v_scalar(b, rule_in(r, 1)), 1, INT32_MAX), length;
     if (!x.i || !step.i)
         return false;
     if (v_rank(b, x) == 2)
@@ -106,7 +106,7 @@ bool rule_stft(struct rule *r)
     if (!rule_has(r, 3) && !window.i)
         return rule_bad(r, "neither window nor frame_length");
     x = dft_operand(b, x, false, rule_int(r, "onesided", 1) != 0);
-    length = rule_has(r, 3) ? b_elem(b, v_scalar(b, rule_in(r, 3)), 0, 1, INT32_MAX) : b_dim(b, window, 0);
+    length = rule_has(r, 3) ? b_elem(b, v_scalar(b, rule_in(r, 3)), 1, INT32_MAX) : b_dim(b, window, 0);
     if (!length.i)
         return false;
     expr_id room = ex_sub(b->x, b_dim(b, x, 1), length);
@@ -124,7 +124,7 @@ bool rule_window(struct rule *r)
     static const double terms[][3] = {{0.5, 0.5, 0}, {25.0 / 46, 21.0 / 46, 0}, {0.42, 0.5, 0.08}};
     const double *t = terms[r->param];
     struct builder *b = r->b;
-    expr_id size = b_elem(b, v_scalar(b, rule_in(r, 0)), 0, 0, INT32_MAX);
+    expr_id size = b_elem(b, v_scalar(b, rule_in(r, 0)), 0, INT32_MAX);
     if (!size.i)
         return false;
     expr_id period = rule_int(r, "periodic", 1) ? size : ex_addc(b->x, size, -1);
@@ -154,7 +154,7 @@ bool rule_mel_weight_matrix(struct rule *r)
         if (!in[i].i)
             return false;
     }
-    expr_id mels = b_elem(b, in[0], 0, 1, INT32_MAX), length = b_elem(b, in[1], 0, 1, INT32_MAX);
+    expr_id mels = b_elem(b, in[0], 1, INT32_MAX), length = b_elem(b, in[1], 1, INT32_MAX);
     if (!mels.i || !length.i)
         return false;
     expr_id dims[2] = {ex_addc(b->x, ex_div(b->x, length, ex_const(b->x, 2)), 1), mels};

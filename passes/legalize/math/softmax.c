@@ -99,9 +99,9 @@ value_id v_softmax_masked(struct builder *b, value_id x, const int64_t *axes, ui
     return softmax_of(b, x, axes, n, SOFTMAX_MASKED, (value_id){0}, NULL);
 }
 
-value_id v_softmax_sink(struct builder *b, value_id x, const int64_t *axes, uint32_t n, value_id sink)
+value_id v_softmax_sink(struct builder *b, value_id x, const int64_t *axes, value_id sink)
 {
-    return softmax_of(b, x, axes, n, SOFTMAX, sink, NULL);
+    return softmax_of(b, x, axes, 1, SOFTMAX, sink, NULL);
 }
 
 static bool is_splat(struct builder *b, value_id v, double want)

@@ -15,9 +15,9 @@ struct coupling {
     value_id one[SVM_PROBABLE];  /* [n]: 1 at that class, else 0 */
 };
 
-static value_id column(struct builder *b, value_id v, int32_t axis, int64_t i)
+static value_id column(struct builder *b, value_id v, int64_t i)
 {
-    return b_slice_axis(b, v, axis, ex_const(b->x, i), ex_const(b->x, 1));
+    return b_slice_axis(b, v, 1, ex_const(b->x, i), ex_const(b->x, 1));
 }
 
 static value_id list(struct builder *b, const float *data, int64_t n)
@@ -61,8 +61,7 @@ static bool couple_round(struct rule *r, void *data, value_id iter, const value_
     value_id pqp = b_reduce(b, b_binary(b, OP_MUL, p, qp), classes, 1, "sum", true);
     value_id error = b_reduce(b, b_unary(b, OP_ABS, b_binary(b, OP_SUB, qp, pqp)), classes, 1, "max", true);
     for (int64_t i = 0; i < c->n; i++) {
-        value_id own = column(b, c->diagonal, 1, i), here = column(b, qp, 1, i),
-                 row = b_squeeze(b, column(b, c->q, 1, i), 1);
+        value_id own = column(b, c->diagonal, i), here = column(b, qp, i), row = b_squeeze(b, column(b, c->q, i), 1);
         value_id d = b_binary(b, OP_DIV, b_binary(b, OP_SUB, pqp, here), own), whole = b_binary_f64(b, OP_ADD, d, 1);
         value_id by = b_binary(b, OP_MUL, d,
                                b_binary(b, OP_ADD, b_binary(b, OP_MUL, d, own), b_binary_f64(b, OP_MUL, here, 2)));

@@ -32,5 +32,5 @@ value_id heads_turned(struct builder *, value_id x, value_id cosines, value_id s
 value_id cache_updated(struct rule *, value_id cache, value_id rows, value_id before, expr_id total);
 
 enum { STATES_MOST = 8 }; /* state_window */
-/* The last state of operand [window, ...], from which a run goes on. */
-value_id v_state_last(struct rule *, uint32_t operand, int64_t window);
+/* The last state of operand 3 [window, ...], from which a run goes on. */
+value_id v_state_last(struct rule *, int64_t window);

@@ -389,10 +389,10 @@ static value_id channels_last(struct builder *b, value_id x, value_id like)
     return b_reshape(b, b_transpose(b, x, perm), out, l.rank);
 }
 
-value_id v_state_last(struct rule *r, uint32_t operand, int64_t window)
+value_id v_state_last(struct rule *r, int64_t window)
 {
     struct builder *b = r->b;
-    value_id past = rule_in(r, operand);
+    value_id past = rule_in(r, 3);
     if (!past.i || v_rank(b, past) < 1)
         return (value_id){0};
     b_assert(b, ex_eq(b->x, b_dim(b, past, 0), ex_const(b->x, window)), EVAL_SHAPE,
@@ -447,7 +447,7 @@ bool rule_causal_conv(struct rule *r)
     value_id x = last ? channels_first(b, in) : in;
     expr_id zero = ex_const(b->x, 0), keep = ex_mulc(b->x, ex_addc(b->x, b_dim(b, w, 2), -1), dilation);
     if (rule_has(r, 3)) {
-        value_id past = window ? v_state_last(r, 3, window) : rule_in(r, 3);
+        value_id past = window ? v_state_last(r, window) : rule_in(r, 3);
         value_id both[2] = {last ? channels_first(b, past) : past, x};
         if (v_rank(b, both[0]) == 3)
             b_assert(b, ex_eq(b->x, b_dim(b, both[0], 2), keep), EVAL_SHAPE,

@@ -120,7 +120,7 @@ static value_id joined(struct rule *r, struct heads *a, value_id past, value_id 
     }
     expr_id one = ex_const(b->x, 1);
     value_id length = b_convert(b, b_reshape(b, rule_in(r, a->at->past_length), &one, 1), ELEM_I64);
-    a->before = b_elem(b, length, 0, 0, INT32_MAX);
+    a->before = b_elem(b, length, 0, INT32_MAX);
     if (!a->before.i)
         return a->before.i ? past : (value_id){0};
     expr_id total = ex_add(b->x, a->before, b_dim(b, *rows, 2));

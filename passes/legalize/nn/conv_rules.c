@@ -8,11 +8,11 @@
 #include "passes/legalize/nn/window.h"
 
 /* f16 sums are rounded once, after the bias. */
-static bool conv_finish(struct rule *r, value_id y, uint32_t bias, enum elem e)
+static bool conv_finish(struct rule *r, value_id y, enum elem e)
 {
     struct builder *b = r->b;
-    if (rule_has(r, bias))
-        y = b_binary(b, OP_ADD, y, v_channels(b, b_convert(b, v_normal(b, rule_in(r, bias)), v_elem(b, y)), y, 1));
+    if (rule_has(r, 2))
+        y = b_binary(b, OP_ADD, y, v_channels(b, b_convert(b, v_normal(b, rule_in(r, 2)), v_elem(b, y)), y, 1));
     return rule_result(r, b_convert(b, y, e));
 }
 
@@ -22,13 +22,13 @@ bool rule_conv(struct rule *r)
     enum elem e = v_elem(r->b, x);
     value_id exact;
     if (rule_conv_dequantized(r, &exact))
-        return exact.i && conv_finish(r, exact, 2, e);
+        return exact.i && conv_finish(r, exact, e);
     if (rule_has(r, 2)) {
         x = v_widen(r->b, x);
         w = v_widen(r->b, w);
     }
     value_id y = rule_conv_core(r, x, w, ELEM_NONE);
-    return y.i && conv_finish(r, y, 2, e);
+    return y.i && conv_finish(r, y, e);
 }
 
 /* ---- ConvTranspose ----------------------------------------------------------------------------------------------- */
@@ -128,11 +128,11 @@ bool rule_conv_transpose(struct rule *r)
     x = v_widen(b, x);
     w = v_widen(b, w);
     if (conv_by_phases(b, x, w, &d.s, groups, &y))
-        return y.i && conv_finish(r, y, 2, e);
+        return y.i && conv_finish(r, y, e);
     for (int32_t i = 0; i < d.s.n; i++) {
         xdil[i] = d.s.strides[i];
         d.s.strides[i] = 1;
     }
     y = conv_op(b, x, weights_turn(b, w, groups, d.s.n), &d.s, xdil, groups, ELEM_NONE);
-    return y.i && conv_finish(r, y, 2, e);
+    return y.i && conv_finish(r, y, e);
 }

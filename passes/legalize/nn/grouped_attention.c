@@ -281,10 +281,10 @@ static value_id probabilities(struct rule *r, const struct grouped *a, value_id 
     struct builder *b = r->b;
     static const int64_t last[] = {3};
     if (rule_has(r, IN_SINK))
-        return v_softmax_sink(b, scores, last, 1,
+        return v_softmax_sink(b, scores, last,
                               heads_folded(b, &a->groups, v_along(b, v_widen(b, rule_in(r, IN_SINK)), 1, 4)));
     return rule_int(r, "smooth_softmax", 0) == 1
-               ? v_softmax_sink(b, scores, last, 1, b_scalar_f64(b, v_elem(b, scores), 0))
+               ? v_softmax_sink(b, scores, last, b_scalar_f64(b, v_elem(b, scores), 0))
                : v_softmax(b, scores, last, 1, false);
 }
 
@@ -339,7 +339,7 @@ static bool grouped_read(struct rule *r, struct grouped *a)
         return false;
     b_assert(b, ex_eq(b->x, b_dim(b, a->k, 2), a->rows), EVAL_SHAPE, "there are not as many new keys as queries");
     value_id one = b_reshape(b, rule_in(r, IN_TOTAL), (expr_id[]){ex_const(b->x, 1)}, 1);
-    a->total = rule_has(r, IN_PAST_KEY) ? b_elem(b, one, 0, 0, INT32_MAX) : a->rows;
+    a->total = rule_has(r, IN_PAST_KEY) ? b_elem(b, one, 0, INT32_MAX) : a->rows;
     b_assert(b, ex_eq(b->x, b_count(b, rule_in(r, IN_LENGTHS)), dims.d[0]), EVAL_SHAPE,
              "there is not a length for each sequence");
     value_id lengths = b_reshape(b, rule_in(r, IN_LENGTHS), dims.d, 1);

@@ -549,7 +549,7 @@ bool rule_linear_attention(struct rule *r)
     value_id state, y;
     expr_id dims[4] = {b_dim(b, a.q, 1), ex_const(b->x, hk), b_dim(b, a.k, 3), b_dim(b, a.v, 3)};
     if (rule_has(r, 3)) {
-        state = b_convert(b, window ? v_state_last(r, 3, window) : rule_in(r, 3), ELEM_F32);
+        state = b_convert(b, window ? v_state_last(r, window) : rule_in(r, 3), ELEM_F32);
         if (!rule_shaped(r, state, "past_state", dims, 4))
             return false;
     } else {

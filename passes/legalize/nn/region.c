@@ -166,7 +166,7 @@ static struct bins roi_bins(struct builder *b, value_id rois, int64_t first, dou
     value_id high = b_unary(b, OP_CEIL, b_binary(b, OP_MUL, b_binary_f64(b, OP_ADD, k, 1), bin));
     struct bins out = {bin_edge(b, low, corner[0], length), bin_edge(b, high, corner[0], length), {0}};
     value_id most = b_reduce(b, b_binary(b, OP_SUB, out.end, out.start), all, 2, "max", false);
-    out.largest = b_elem(b, b_binary_f64(b, OP_MAX, most, 0), 0, 0, ex_hi(b->x, size));
+    out.largest = b_elem(b, b_binary_f64(b, OP_MAX, most, 0), 0, ex_hi(b->x, size));
     return out;
 }
 
@@ -187,7 +187,7 @@ static value_id roi_images(struct builder *b, value_id rois, expr_id images)
     value_id out = b_binary(b, OP_OR, b_binary(b, OP_LT, batch, b_splat_like(b, batch, 0)),
                             b_binary(b, OP_LE, v_expr(b, ELEM_I64, images), batch));
     value_id any = b_reduce(b, b_convert(b, out, ELEM_I64), all, 1, "sum", false);
-    expr_id wrong = b_elem(b, any, 0, 0, INT32_MAX);
+    expr_id wrong = b_elem(b, any, 0, INT32_MAX);
     if (!wrong.i)
         return (value_id){0};
     b_assert(b, ex_le(b->x, wrong, zero), EVAL_VALUE, "a region names an image outside of the batch");

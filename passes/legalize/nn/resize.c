@@ -209,7 +209,7 @@ static value_id resize_antialias(struct builder *b, const struct resize *o, cons
     int32_t rank = v_rank(b, x);
     if (!o->exclude_outside) {
         value_id wide = b_unary(b, OP_CEIL, b_binary(b, OP_DIV, num(b, o->method == CUBIC ? 2 : 1), s));
-        reach = b_elem(b, b_convert(b, b_binary_f64(b, OP_ADD, wide, 1), ELEM_I64), 0, 0, INT32_MAX);
+        reach = b_elem(b, b_convert(b, b_binary_f64(b, OP_ADD, wide, 1), ELEM_I64), 0, INT32_MAX);
         if (!reach.i)
             return (value_id){0};
     }
@@ -292,7 +292,7 @@ static bool scale_check(struct builder *b, value_id s)
 {
     value_id within = b_binary_f64(b, OP_LE, b_convert(b, s, ELEM_F64), SCALE_MOST);
     value_id fine = b_binary(b, OP_AND, b_binary(b, OP_LT, num(b, 0), b_convert(b, s, ELEM_F64)), within);
-    expr_id holds = fine.i ? b_elem(b, fine, 0, 0, 1) : (expr_id){0};
+    expr_id holds = fine.i ? b_elem(b, fine, 0, 1) : (expr_id){0};
     if (holds.i)
         b_assert(b, holds, EVAL_VALUE, "a scale is not above 0 and at most %d", SCALE_MOST);
     return holds.i;
@@ -337,7 +337,7 @@ static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, u
         if (!v_known_f64(b, s, &known) && !scale_check(b, s))
             return false;
         value_id size = b_binary(b, OP_MUL, v_expr(b, ELEM_F32, axes[i].in), s);
-        axes[i].out = b_elem(b, b_convert(b, b_unary(b, OP_FLOOR, size), ELEM_I64), 0, 0, INT32_MAX);
+        axes[i].out = b_elem(b, b_convert(b, b_unary(b, OP_FLOOR, size), ELEM_I64), 0, INT32_MAX);
         if (!axes[i].out.i)
             return false;
     }
@@ -357,7 +357,7 @@ static bool axes_keep_ratio(struct rule *r, struct axis *axes, uint32_t n, bool 
     for (uint32_t i = 0; i < n; i++) {
         value_id size = b_binary_f64(b, OP_ADD, b_binary(b, OP_MUL, scale, length(b, axes[i].in)), 0.5);
         axes[i].scale = to_f32(b, scale);
-        axes[i].out = b_elem(b, b_convert(b, b_unary(b, OP_FLOOR, size), ELEM_I64), 0, 0, INT32_MAX);
+        axes[i].out = b_elem(b, b_convert(b, b_unary(b, OP_FLOOR, size), ELEM_I64), 0, INT32_MAX);
         if (!axes[i].out.i)
             return false;
     }

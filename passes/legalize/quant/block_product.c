@@ -99,10 +99,10 @@ int32_t blocks_dims(const struct blocks *s, const int64_t *dims, int32_t n, int6
 }
 
 /* v as n dims, after that of several matrices, of which the chosen one is left. */
-static value_id chosen(struct builder *b, const struct blocks *s, value_id v, const int64_t *dims, int32_t n)
+static value_id chosen(struct builder *b, const struct blocks *s, value_id v, const int64_t *dims)
 {
     int64_t all[RANK_MAX];
-    int32_t rank = blocks_dims(s, dims, n, all);
+    int32_t rank = blocks_dims(s, dims, 4, all);
     v = v_reshape_i(b, v, all, rank);
     return s->many ? b_slice_axis(b, v, 0, s->chosen, ex_const(b->x, 1)) : v;
 }
@@ -124,7 +124,7 @@ static value_id numbers(struct rule *r, const struct blocks *s)
                               rank - 1);
     }
     all[4] = numbers_together(s);
-    return chosen(b, s, per > 1 ? b_concat(b, part, (uint32_t)per, rank - 1) : bytes, all + 1, 4);
+    return chosen(b, s, per > 1 ? b_concat(b, part, (uint32_t)per, rank - 1) : bytes, all + 1);
 }
 
 value_id block_product(struct rule *r, value_id x, const struct blocks *s)
@@ -132,10 +132,10 @@ value_id block_product(struct rule *r, value_id x, const struct blocks *s)
     struct builder *b = r->b;
     int64_t dims[4] = {s->n, s->count, 1, 1}, contract_b[3], contract_a[3], rank = v_rank(b, x);
     const struct block_quantized *q = quantized(r, x, s, s->zero.i || s->least.i ? 1 : (double)s->middle);
-    value_id in[6] = {q->q[0], numbers(r, s), q->q[1], chosen(b, s, s->scale, dims, 4), q->q[2]};
+    value_id in[6] = {q->q[0], numbers(r, s), q->q[1], chosen(b, s, s->scale, dims), q->q[2]};
     value_id offsets = in[4];
     if (s->zero.i)
-        in[5] = chosen(b, s, s->zero, dims, 4);
+        in[5] = chosen(b, s, s->zero, dims);
     for (int64_t i = 0; i < 3; i++) {
         contract_a[i] = rank - 1 + i;
         contract_b[i] = (s->many ? 2 : 1) + i;

@@ -284,7 +284,7 @@ static void choices_sort(struct builder *b, value_id ids, struct choices *c)
 static expr_id choices_trips(struct builder *b, const struct choices *c)
 {
     value_id some = b_convert(b, b_binary(b, OP_LT, b_splat_like(b, c->sizes, 0), c->sizes), ELEM_I64);
-    return b_elem(b, b_reduce(b, some, ARRAY(int64_t, 0), "sum", false), 0, 0, c->of);
+    return b_elem(b, b_reduce(b, some, ARRAY(int64_t, 0), "sum", false), 0, c->of);
 }
 
 /* The one whose choices begin at number `before` (i64, rank 0): *which, and where it was chosen; the next one's number.
@@ -292,12 +292,12 @@ static expr_id choices_trips(struct builder *b, const struct choices *c)
 static value_id choices_next(struct builder *b, const struct choices *c, value_id before, expr_id *which,
                              value_id *places)
 {
-    expr_id begin = b_elem(b, before, 0, 0, INT32_MAX);
+    expr_id begin = b_elem(b, before, 0, INT32_MAX);
     value_id id = b_gather(b, c->ids, before, 0), size = b_gather(b, c->sizes, id, 0);
     if (!begin.i || !size.i)
         return (value_id){0};
-    *which = b_elem(b, id, 0, 0, c->of - 1);
-    expr_id n = b_elem(b, size, 0, 1, INT32_MAX);
+    *which = b_elem(b, id, 0, c->of - 1);
+    expr_id n = b_elem(b, size, 1, INT32_MAX);
     if (!which->i || !n.i)
         return (value_id){0};
     *places = b_slice_axis(b, c->order, 0, begin, n);
@@ -339,7 +339,7 @@ static bool choice_step(struct rule *r, void *data, value_id iter, const value_i
     const struct experts *e = data;
     struct builder *b = r->b;
     (void)scan;
-    expr_id expert = b_elem(b, b_gather(b, e->chosen.ids, iter, 0), 0, 0, e->count - 1);
+    expr_id expert = b_elem(b, b_gather(b, e->chosen.ids, iter, 0), 0, e->count - 1);
     value_id y = expert.i ? expert_rows(r, e, e->x, expert) : (value_id){0};
     next[0] = b_binary(b, OP_ADD, carried[0], b_binary(b, OP_MUL, y, b_gather(b, e->weights, iter, 0)));
     return next[0].i != 0;

@@ -72,7 +72,7 @@ static bool range_count(struct rule *r, value_id start, value_id limit, value_id
     }
     int64_t step;
     if (elem_class(v_elem(b, start)) != 'F' && v_known_i64(b, delta, 0, &step) && step != 0) {
-        expr_id from = b_elem(b, start, 0, INT32_MIN, INT32_MAX), to = b_elem(b, limit, 0, INT32_MIN, INT32_MAX);
+        expr_id from = b_elem(b, start, INT32_MIN, INT32_MAX), to = b_elem(b, limit, INT32_MIN, INT32_MAX);
         if (!from.i || !to.i)
             return false;
         expr_id span = step > 0 ? ex_sub(b->x, to, from) : ex_sub(b->x, from, to);
@@ -88,7 +88,7 @@ static bool range_count(struct rule *r, value_id start, value_id limit, value_id
     }
     value_id q = b_binary(b, OP_DIV, span, b_convert(b, delta, ELEM_F64));
     value_id count = b_binary_f64(b, OP_MAX, b_convert(b, b_unary(b, OP_CEIL, q), ELEM_I64), 0);
-    *n = b_elem(b, count, 0, 0, INT32_MAX);
+    *n = b_elem(b, count, 0, INT32_MAX);
     return n->i != 0;
 }
 
@@ -133,7 +133,7 @@ bool rule_one_hot(struct rule *r)
     value_id idx = rule_in(r, 0), values = rule_in(r, 2);
     int32_t axis;
     const struct dims dims = b_dims(b, idx);
-    expr_id depth = b_elem(b, v_scalar(b, b_convert(b, rule_in(r, 1), ELEM_I64)), 0, 0, INT32_MAX), out[RANK_MAX];
+    expr_id depth = b_elem(b, v_scalar(b, b_convert(b, rule_in(r, 1), ELEM_I64)), 0, INT32_MAX), out[RANK_MAX];
     if (!dims.d || !depth.i || !values.i)
         return false;
     if (dims.rank + 1 > RANK_MAX || !rule_axis(r, rule_int(r, "axis", -1), dims.rank + 1, &axis))

@@ -311,7 +311,7 @@ bool rule_topk(struct rule *r)
         return false;
     expr_id dim = b_dim(b, x, axis);
     expr_id k = r->version < 10 ? ex_const(b->x, rule_int(r, "k", 0))
-                                : b_elem(b, v_scalar(b, rule_in(r, 1)), 0, 0, INT32_MAX);
+                                : b_elem(b, v_scalar(b, rule_in(r, 1)), 0, INT32_MAX);
     if (!k.i)
         return false;
     if (ex_cmp_le(b->x, ex_const(b->x, 0), k) == FALSE_)

@@ -25,7 +25,7 @@ static bool axes_read(struct rule *r, uint32_t most, const int64_t **axes, uint3
         return false;
     for (uint32_t k = 0; k < *n && *known; k++)
         *known = v_known_i64(r->b, v, k, &value);
-    return *n == 0 || !*known || rule_static_ints(r, 1, "axes", axes, n);
+    return *n == 0 || !*known || rule_static_ints(r, axes, n);
 }
 
 static bool squeeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int32_t rank, uint32_t n)
