@@ -9,7 +9,6 @@ enum { ALIGN = 64, MEMBER_HEAD = 60 };
 #define MEMBER_MAX 1900000000u /* code reaches what lies 2 GiB away at most */
 
 struct network {
-    struct context *ctx;
     struct arena *arena;
     const struct static_network *of;
     const struct platform *platform;
@@ -174,7 +173,7 @@ static bool write_archive(void *user, struct sink *s)
 bool elf_network(struct context *ctx, const struct static_network *of, const struct platform *platform,
                  const char *path)
 {
-    struct network n = {.ctx = ctx, .arena = &ctx->session, .of = of, .platform = platform};
+    struct network n = {.arena = &ctx->session, .of = of, .platform = platform};
     if (of->weights.size > MEMBER_MAX)
         return error_limit(ctx, (src_id){0},
                            "a static network has at most %u bytes of weights, this one %llu; "

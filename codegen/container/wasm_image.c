@@ -30,7 +30,7 @@ static bool broken(const struct image *im, const char *what)
     return error_internal(im->ctx, (src_id){0}, "the linked module is not as expected: %s", what);
 }
 
-static uint64_t round_to(uint64_t x)
+static uint64_t round_to_16(uint64_t x)
 {
     return (x + 15) / 16 * 16;
 }
@@ -148,7 +148,7 @@ static bool find_parts(struct image *im)
         return im->ctx->fail != FAIL_NONE ? false : broken(im, "sections");
     if (!im->heap || (im->of->weights.size > 0) != (im->weights > 0) || im->of->workers != (im->before.data != NULL))
         return broken(im, "addresses");
-    return !im->weights || im->heap == round_to(im->weights + WASM_PLACEHOLDER) || broken(im, "data after the weights");
+    return !im->weights || im->heap == round_to_16(im->weights + WASM_PLACEHOLDER) || broken(im, "data after the weights");
 }
 
 static uint64_t weights_end(const struct image *im)
@@ -158,7 +158,7 @@ static uint64_t weights_end(const struct image *im)
 
 static uint64_t pages_with_weights(const struct image *im)
 {
-    return (round_to(weights_end(im)) + WASM_PAGE - 1) / WASM_PAGE;
+    return (round_to_16(weights_end(im)) + WASM_PAGE - 1) / WASM_PAGE;
 }
 
 /* The sections before the weights, patched; the last one is the data's, whose content ends with them. */
@@ -188,7 +188,7 @@ static bool patch_section(struct image *im, uint32_t kind, struct span content)
                 return broken(im, "a global");
             strbuf_append(&edited, text.data, index + 1 == im->heap_global ? 2 : text.size);
             if (index + 1 == im->heap_global)
-                wasm_put_address(&edited, round_to(end));
+                wasm_put_address(&edited, round_to_16(end));
         }
     } else if (im->weights && kind == WASM_DATA_COUNT) {
         if (!span_varint(&content, &n))

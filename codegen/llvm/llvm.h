@@ -160,8 +160,6 @@ LLVMValueRef small_from_f32(struct emitter *, LLVMValueRef, enum elem to, uint32
 LLVMValueRef half_fma(struct emitter *, uint32_t lanes, LLVMValueRef args[3]);
 LLVMValueRef half_extract(struct emitter *, LLVMValueRef, uint32_t lanes, LLVMValueRef lane);
 LLVMValueRef half_splat(struct emitter *, LLVMValueRef, uint32_t lanes);
-/* Keeps the low bits of a sub-byte integer and extends them again; other types pass. */
-LLVMValueRef wrap_narrow(struct emitter *, LLVMValueRef, enum elem, uint32_t lanes);
 void dot_learn(struct llvm_machine *);                                /* llvm_dot.c: fills in dot_forms */
 /* Lanes list[0..n) of a and b side by side; one lane gives a scalar, scalars count as vectors of one lane. */
 LLVMValueRef shuffle_lanes(struct emitter *, LLVMValueRef a, LLVMValueRef b, const uint8_t *list, uint32_t n);

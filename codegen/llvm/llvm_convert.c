@@ -7,7 +7,8 @@
 
 #include <stdio.h>
 
-LLVMValueRef wrap_narrow(struct emitter *e, LLVMValueRef v, enum elem elem, uint32_t lanes)
+/* Keeps the low bits of a sub-byte integer and extends them again; other types pass. */
+static LLVMValueRef wrap_narrow(struct emitter *e, LLVMValueRef v, enum elem elem, uint32_t lanes)
 {
     uint32_t bits = elem_bits(elem);
     if (bits >= 8)

@@ -81,8 +81,6 @@ value_id sparse_conv(struct sparse *, node_id);
 
 /* v as a line; NULL: it is none. */
 const struct flat *flat_of(const struct sparse *, value_id v);
-/* Points of a line up to the last row, gaps included. */
-int64_t lines_points(const struct lines *);
 /* Rows of so many points for at least `points`, such that that many times these begin and end on lines of the cache. */
 int64_t whole_rows(int64_t points, int64_t row, int64_t times);
 /* Adds the value of these dims whose points are those of a line, without the gaps. */

@@ -32,6 +32,15 @@ void product_add(struct sparse *s, const struct product *p)
     VEC_PUSH(s->m->arena, &s->products, *p);
 }
 
+/* Points of a line up to the last row, gaps included. */
+static int64_t lines_points(const struct lines *at)
+{
+    int64_t points = at->out[0];
+    for (int32_t i = 1; i < at->n; i++)
+        points *= at->pitch[i];
+    return points;
+}
+
 value_id flat_value(struct sparse *s, struct builder *b, value_id line, const struct lines *at, bool alone,
                     const expr_id *d)
 {
@@ -46,14 +55,6 @@ value_id flat_value(struct sparse *s, struct builder *b, value_id line, const st
     struct flat f = {v, line, *at, alone};
     VEC_PUSH(s->m->arena, &s->flats, f);
     return v;
-}
-
-int64_t lines_points(const struct lines *at)
-{
-    int64_t points = at->out[0];
-    for (int32_t i = 1; i < at->n; i++)
-        points *= at->pitch[i];
-    return points;
 }
 
 int64_t whole_rows(int64_t points, int64_t row, int64_t times)

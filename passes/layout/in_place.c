@@ -5,7 +5,6 @@
 enum { AT_POINT = 1, ELSEWHERE = 2 };
 struct reads {
     const struct module *m;
-    const struct kernel *k;
     uint8_t *seen; /* by value: how it was met */
     struct met {
         value_id v;
@@ -68,7 +67,7 @@ uint32_t in_place_operands(const struct module *m, const struct kernel *k, value
     if (!plain || k->domain.i != k->outs.data[0].i || m->fused.storage[k->domain.i].place != PLACE_ARENA)
         return 0;
     const struct type *t = value_type(m->g, k->domain);
-    struct reads r = {.m = m, .k = k, .cap = 2 * m->fused.n_values};
+    struct reads r = {.m = m, .cap = 2 * m->fused.n_values};
     r.seen = NEW_ARRAY(m->arena, uint8_t, m->fused.n_values);
     r.work = NEW_ARRAY(m->arena, struct met, r.cap);
     meet_operands(&r, (struct met){k->domain, AT_POINT}, t);

@@ -29,7 +29,8 @@ static struct kernel *at_level(const struct prog *p, const struct launch *l, uin
     return l->version ? k->version.of : k;
 }
 
-lreg prog_is_level(struct prog *p, uint32_t level)
+/* Does the model run at this level? */
+static lreg is_level(struct prog *p, uint32_t level)
 {
     if (!p->is_level[level].i) {
         lblock here = p->block;
@@ -59,7 +60,7 @@ static lreg launch_count(struct prog *p, const struct launch *l)
         if (!count.i)
             last = k->count;
         else if (k->count.i != last.i)
-            in[0] = prog_is_level(p, i);
+            in[0] = is_level(p, i);
         count = in[0].i == own.i ? own : prog_op(p, L_SELECT, prog_i64, in, 3);
     }
     if (!k->shares || !k->piece)
@@ -157,7 +158,7 @@ static lreg at_levels(struct prog *p, uint64_t levels)
         return any;
     for (uint32_t i = 0; i < p->n_levels; i++)
         if (levels >> i & 1)
-            any = any.i ? prog_op2(p, L_OR, any, prog_is_level(p, i)) : prog_is_level(p, i);
+            any = any.i ? prog_op2(p, L_OR, any, is_level(p, i)) : is_level(p, i);
     return any;
 }
 

@@ -81,7 +81,6 @@ void prog_launch(struct prog *, uint32_t number); /* of a kernel (launch.c) */
  * all, for messages. */
 void prog_launch_one(struct prog *, struct kernel *const *of, const char *name, const lreg *args, uint32_t n,
                      uint32_t node);
-lreg prog_is_level(struct prog *, uint32_t level); /* does the model run at this level? */
 /* Gives v its memory, unless it has some. */
 void prog_place(struct prog *, value_id);
 /* Binds the symbols that elements of v define, after v was stored. */

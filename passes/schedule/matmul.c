@@ -216,7 +216,7 @@ bool matmul_form(const struct site *site, const struct tile_schedule *c, struct 
     const struct type *t = value_type(site->g, n->out[0]);
     int64_t extent, columns, width;
     bool even = c->flat && n->op == OP_DOT; /* rows numbered through lie equally far apart (tile_facts.c) */
-    *f = (struct matmul_form){.open = matmul_open(site, c)};
+    *f = (struct matmul_form){0};
     if (!serves_kernel(site, n, c) || !points_of(site, t, c, &extent) ||
         !ex_is_const(site->x, t->dims[c->vec], &width) || !loops_of(site, n, f) ||
         !apart_along(site, n, c->a, &f->m.stride) || (c->b >= 0 && !even && !apart_along(site, n, c->b, &f->of_row)))

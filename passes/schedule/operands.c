@@ -40,14 +40,14 @@ static void walk(const struct operand_walk *w, struct visited *seen, value_id v,
     }
 }
 
-void operands_walk_of(const struct operand_walk *w, value_id v, const expr_id *idx)
+static void walk_of(const struct operand_walk *w, value_id v, const expr_id *idx)
 {
     walk(w, &(struct visited){.g = w->site->g, .arena = w->site->arena}, v, idx, 0);
 }
 
 void operands_walk(const struct operand_walk *w, const expr_id *idx)
 {
-    operands_walk_of(w, w->site->k->domain, idx);
+    walk_of(w, w->site->k->domain, idx);
 }
 
 /* ---- dims that are one ------------------------------------------------------------------------------------------- */
@@ -97,6 +97,6 @@ bool dims_are_one(const struct site *s, value_id v, int32_t outer)
         .site = s, .user = &j, .view = joined_view, .operand = joined_operand, .other = &j.apart};
     if (s->k->domain.i == v.i && s->m->fused.storage[s->k->outs.data[0].i].place != PLACE_NONE)
         joined_operand(&j, s->k->outs.data[0], idx);
-    operands_walk_of(&w, v, idx);
+    walk_of(&w, v, idx);
     return !j.apart;
 }

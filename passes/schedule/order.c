@@ -60,7 +60,8 @@ static int64_t phase_of(const struct site *site, value_id x, int64_t n, int64_t 
     return -1;
 }
 
-struct channel_order channel_order(const struct site *site, value_id x, bool staged)
+/* Of operand x [N, C, ...]; runs of one channel after another when nothing is known. staged: it lies in scratch. */
+static struct channel_order channel_order(const struct site *site, value_id x, bool staged)
 {
     struct channel_order o = {.residues = 1};
     expr_id idx[RANK_MAX] = {{0}};

@@ -328,8 +328,6 @@ struct channel_order {
     int64_t block; /* of the memory that they lie in; 0: no blocks, or not known where they start */
     int64_t phase[MAX_RESIDUES]; /* place of the run's first channel in its block */
 };
-/* Of operand x [N, C, ...]; runs of one channel after another when nothing is known. staged: it lies in scratch. */
-struct channel_order channel_order(const struct site *, value_id x, bool staged);
 
 /* What a reduction goes through, outermost first. */
 enum { REDUCED_MOST = RANK_MAX };
@@ -365,7 +363,6 @@ struct operand_walk {
     bool *other; /* or NULL; set where something is met that is neither stored nor a map nor a view */
 };
 void operands_walk(const struct operand_walk *, const expr_id *idx);
-void operands_walk_of(const struct operand_walk *, value_id, const expr_id *idx); /* of v's value there instead */
 /* Are dims outer and outer + 1 of v, of known extents, one dim: does all that v is computed of, and the kernel's result
  * where v is its domain, lie as if they were? */
 bool dims_are_one(const struct site *, value_id v, int32_t outer);
@@ -398,8 +395,6 @@ static inline int64_t winograd_registers(int64_t mr, int64_t nr, bool by_lane)
 }
 /* Are the multiply-adds of Winograd's products by lanes (winograd_schedule.by_lane)? */
 bool winograd_by_lane(const struct machine *);
-/* Channels of a vector in Winograd's transforms. */
-uint32_t winograd_lanes(const struct machine *);
 /* A Winograd kernel's shape on this CPU. */
 struct winograd_shape {
     const struct winograd_form *form;
@@ -479,7 +474,6 @@ struct matmul_form {
     struct lmatmul m;
     int64_t of_row;
     int64_t blocks; /* of a scaled product: `m` is one of so many, whose sums are scaled and added in f32; else 0 */
-    bool open; /* the rows are of dynamic number: what is left of whole tiles is not such a product (REST_MATMUL) */
 };
 /* False: the operands do not lie so, or the CPU has no tiles. */
 bool matmul_form(const struct site *, const struct tile_schedule *, struct matmul_form *);

@@ -36,6 +36,13 @@ static int64_t share(const struct sizing *w, enum share s)
     return budget(w->site->mach, s);
 }
 
+/* Channels of a vector in Winograd's transforms. */
+static uint32_t winograd_lanes(const struct machine *m)
+{
+    uint32_t lanes = machine_lanes(m, ELEM_F32);
+    return lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
+}
+
 /* Twentieths of a cycle of one step of the products over one channel: a tile of mr x nr. Where all of U stays near, the
  * way of V to the registers counts as it does in tile_cost.c: with 64 output channels 6 x 4 takes 0.91 of the time of
  * 14 x 2. */
@@ -46,12 +53,6 @@ static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool n
             least = 2 * m->fma_latency;
     int64_t cost = fma > loads ? fma : loads;
     return (cost > least ? cost : least) * 10 + 2 * RATE_WINOGRAD_STEP + (near ? mr * 2 * RATE_STEP_BROADCAST : 0);
-}
-
-uint32_t winograd_lanes(const struct machine *m)
-{
-    uint32_t lanes = machine_lanes(m, ELEM_F32);
-    return lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
 }
 
 bool winograd_by_lane(const struct machine *m)

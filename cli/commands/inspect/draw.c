@@ -15,7 +15,6 @@ struct draw {
     struct network_view view;
     const struct graph *g; /* the imported graph: view.g */
     const mcc_node *row;
-    uint32_t n_rows;
     const double *ns; /* by source, below 0: not measured; NULL: no profile */
     double most, total; /* of ns */
     const uint32_t *lead; /* those of the view */
@@ -200,7 +199,6 @@ void draw_network(const struct compilation *c, const mcc_node *row, uint32_t n_r
     struct draw d = {
         .g = g,
         .row = row,
-        .n_rows = n_rows,
         .ns = ns,
         .out = out,
         .next = NEW_ARRAY(arena, uint32_t, g->nodes.n + 1),

@@ -109,7 +109,8 @@ static const struct {
 };
 enum { F64_ULPS = 4 };
 
-double loop_function_error(uint32_t op, enum elem elem, struct number x, struct number y, double result)
+/* Of f(x) or f(x, y), f being enum op `op` as statements of ir/loop/math. */
+static double function_error(uint32_t op, enum elem elem, struct number x, struct number y, double result)
 {
     for (uint32_t i = 0; i < COUNT_OF(functions); i++) {
         if ((uint32_t)functions[i].op != op)
@@ -297,8 +298,8 @@ static void error_select(struct interp *in, const struct lstmt *s, struct slot *
             put(r, i, x.error);
         else if (c->function)
             put(r, i,
-                loop_function_error(c->function, r->elem, y,
-                                    b->other ? number_of(&in->slots[b->other], i) : (struct number){0, 0}, x.x));
+                function_error(c->function, r->elem, y,
+                               b->other ? number_of(&in->slots[b->other], i) : (struct number){0, 0}, x.x));
         else
             put(r, i, error_of(c, k) == 0 ? taken.error : fmax(taken.error, apart(x.x, y.x) + other.error));
     }

@@ -66,12 +66,9 @@ void loop_error(struct interp *, const struct lstmt *);
 struct number {
     double x, error;
 };
-/* Of f(x) or f(x, y), f being enum op `op` as statements of ir/loop/math. */
-double loop_function_error(uint32_t op, enum elem, struct number x, struct number y, double result);
 
 void slot_define(struct slot *); /* all lanes */
 int64_t slot_index(const struct slot *);
-void slot_set_index(struct slot *, int64_t value);
 
 /* Statements by their rule in ir/loop/loop.def: compute.c. */
 exec_fn exec_const, exec_same, exec_dot, exec_matdot, exec_compare, exec_select, exec_convert, exec_bitcast, exec_splat,

@@ -67,7 +67,7 @@ int64_t slot_index(const struct slot *x)
     return loop_int_lane(ELEM_I64, x->data, 0);
 }
 
-void slot_set_index(struct slot *x, int64_t value)
+static void slot_set_index(struct slot *x, int64_t value)
 {
     memcpy(x->data, &value, sizeof value);
     slot_define(x);
