@@ -148,7 +148,8 @@ static bool find_parts(struct image *im)
         return im->ctx->fail != FAIL_NONE ? false : broken(im, "sections");
     if (!im->heap || (im->of->weights.size > 0) != (im->weights > 0) || im->of->workers != (im->before.data != NULL))
         return broken(im, "addresses");
-    return !im->weights || im->heap == round_to_16(im->weights + WASM_PLACEHOLDER) || broken(im, "data after the weights");
+    return !im->weights || im->heap == round_to_16(im->weights + WASM_PLACEHOLDER) ||
+           broken(im, "data after the weights");
 }
 
 static uint64_t weights_end(const struct image *im)

@@ -18,6 +18,7 @@
 #include "cli/commands/compare/prove.h"
 #include "cli/commands/compare/refusal.h"
 #include "cli/commands/compare/sharing.h"
+#include "cli/commands/compare/sizes.h"
 #include "cli/commands/compare/single.h"
 #include "cli/commands/temporary.h"
 #include "cli/library/options/cpu.h"
@@ -27,10 +28,7 @@
 #include "ir/expr/expr.h"
 #include "ir/ops/field.h"
 
-/* Draws at the sizes that are given, or the least; then one for each of these, in the place of sizes that are not
- * given: a kernel has other loops for a few rows than for many. Two sizes are the same in the first of each pair, and
- * differ in the second one, where networks take that. */
-enum { SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20, KEPT_BYTES = 1 << 30 };
+enum { KEPT_BYTES = 1 << 30 }; /* of free memory, which malloc keeps */
 /* Draws of larger sizes that data decides, in turn, that may add nothing: so many for small inputs, so many for others.
  * And the numbers that most floats are from which integers are made. */
 enum {
@@ -43,25 +41,10 @@ enum {
     COMPARED_LEAST = 16,
     LARGER_LEAST = 16
 };
-/* Elements of inputs of one size beyond SIZES_MOST, and how many tuples of sizes are drawn. */
-enum { ELEMENTS_LONG = 1 << 17, DRAWN_MOST = 128 };
-/* Beyond so many elements of inputs the interpreter judges single kernels where these are all that need the size. */
-enum { ELEMENTS_WHOLE = 1 << 14 };
-/* Of all values in one draw that the interpreter judges as a whole: it has them in memory, of two graphs. */
-#define VALUES_MOST 0x1p27
-/* Elements of the inputs of all such draws. */
-#define ELEMENTS_REST ((uint64_t)1 << 23)
-/* Elements of inputs in all draws that are too large for the interpreter. */
-#define ELEMENTS_PARTS ((uint64_t)1 << 27)
-/* The same where kernels have two parallel indices, and the largest size. */
-#define ELEMENTS_LATER ((uint64_t)1 << 24)
-enum { LATER_MOST = 1 << 16 };
 /* Bytes that runs of larger sizes ask for, as long as integers have shown few values. */
 #define MANY_BYTES ((uint64_t)1 << 28)
 /* And where these have shown enough: memory is rounded up, so that a wrong size of it shows with many elements only. */
 #define LARGER_BYTES ((uint64_t)1 << 20)
-static const int64_t more_sizes[] = {2, 7, 16, 33};
-
 /* ---- one draw ---------------------------------------------------------------------------------------------------- */
 
 /* Draws of few floats in which elements differ, then as many for single kernels in which they are equal for up to
@@ -412,8 +395,7 @@ static void run_drawn(void *user)
         p->code = MCC_OK;
 }
 
-/* Draws and runs. False: the inputs have no integers, so that another attempt would end as this one. */
-static bool run_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
+bool prove_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
 {
     arena_release(&p->draw);
     arena_release(&p->draw_apart);
@@ -438,10 +420,6 @@ static bool run_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
     return integers;
 }
 
-/* Unless DRAW_ALL, nothing is compared if no loop or branch ran that has not run often; DRAW_PARTS: of the chosen
- * kernels, which alone are compared. */
-enum drawing { DRAW_ALL, DRAW_GAINS, DRAW_PARTS };
-
 static bool compare_draw(struct prove *p, enum drawing how)
 {
     p->now->single += how == DRAW_PARTS;
@@ -458,7 +436,7 @@ static bool compare_draw(struct prove *p, enum drawing how)
     return ok;
 }
 
-static void release_outputs(struct prove *p)
+void prove_release(struct prove *p)
 {
     for (uint32_t i = 0; i < p->run.s.api->n_out; i++)
         if (p->out[i])
@@ -471,8 +449,7 @@ static bool replaces(const struct prove *p, enum drawing how)
     return how == DRAW_PARTS && p->part.asks == PART_TIES;
 }
 
-/* False after a diagnostic. */
-static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
+bool prove_draw(struct prove *p, uint32_t draw, enum drawing how)
 {
     p->part.gained = false;
     bool again = true; /* integers may be sizes and divisors, which end a run */
@@ -482,7 +459,7 @@ static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
                            : of_sizes  ? p->part.attempt
                                        : 0;
     for (uint32_t attempt = first; again && attempt < INTEGER_ATTEMPTS; attempt += of_sizes ? INTEGER_EACH : 1) {
-        again = run_attempt(p, draw, attempt);
+        again = prove_attempt(p, draw, attempt);
         if (of_sizes) /* such numbers serve again; if none does, the next draw tries all */
             p->part.attempt = p->code == MCC_OK ? attempt : 0;
         if (p->code != MCC_OK && !p->now->ended && !replaces(p, how))
@@ -501,7 +478,7 @@ static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
     if (!guard_holds(&p->guard))
         p->now->why = PROVE_BEYOND;
     const bool ok = !counts || compare_draw(p, how);
-    release_outputs(p);
+    prove_release(p);
     p->part.gained = counts;
     return ok;
 }
@@ -541,259 +518,11 @@ static bool serves(struct prove *p)
     return !api->state || error_model(p->run.c.ctx, (src_id){0}, "networks with state are not proved yet");
 }
 
-/* Sizes that the network refuses are run once, as the code has to refuse them, and replaced by others. Sizes that the
- * code takes stay, and are compared. False: no others were found. */
-static bool settle(struct prove *p, bool last)
-{
-    if (sizing_holds(&p->sizing))
-        return true;
-    run_attempt(p, 0, 0);
-    if (p->now->ended)
-        return false;
-    if (p->code == MCC_OK) {
-        release_outputs(p);
-        return true;
-    }
-    refusal_judge(p);
-    return !p->now->ended && sizing_mend(&p->sizing, last);
-}
-
-static uint64_t input_elements(const struct prove *p)
-{
-    return session_elements(&p->run.s);
-}
-
-/* Elements of all values at the sizes of the inputs, as far as these say. */
-static double value_elements(struct prove *p)
-{
-    const struct graph *g = p->run.c.graph;
-    double all = 0;
-    capture_begin(&p->run);
-    for (uint32_t i = 1; i < g->values.n; i++)
-        if (value_node(g, (value_id){i}) && value_type(g, (value_id){i})->kind == TYPE_TENSOR &&
-            !value_is_const(g, (value_id){i}))
-            all += capture_count(&p->run, value_type(g, (value_id){i}));
-    return all;
-}
-
-/* Inputs of another size: of all symbols that --dim does not give. False: there are none, or not of this form, or it is
- * none of theirs, or the inputs would have more elements than `most`. */
-static bool resize(struct prove *p, int64_t size, uint32_t form, uint64_t most)
-{
-    p->resized = true;
-    return sizing_put(&p->sizing, size, form, most) && settle(p, size % 2 == 0) && input_elements(p) <= most;
-}
-
-/* Is there a size that neither --dim gives nor the data of the run decides? */
-static bool is_open(const struct prove *p)
-{
-    const mcc_api *api = p->run.s.api;
-    struct exprs *x = p->run.c.ctx->exprs;
-    bool open = sym_next(x, SYM_VALUE, (sym_id){0}).i;
-    for (uint32_t i = 0; i < api->n_sym; i++)
-        open |= sizing_is_free(&p->sizing, i);
-    return open;
-}
-
-/* Does the one free symbol take no sizes but those from 1 to SIZES_MOST, all of which are drawn? */
-static bool is_small(const struct prove *p)
-{
-    const mcc_api *api = p->run.s.api;
-    uint32_t n = 0;
-    bool small = !sym_next(p->run.c.ctx->exprs, SYM_VALUE, (sym_id){0}).i;
-    for (uint32_t i = 0; i < api->n_sym; i++)
-        if (sizing_is_free(&p->sizing, i)) {
-            n++;
-            small &= api->sym[i].min > 0 && api->sym[i].max && api->sym[i].max <= SIZES_MOST;
-        }
-    return small && n == 1;
-}
-
-/* Sizes to SIZES_MOST that are too large for the interpreter: larger steps where nothing new runs. */
-static bool draw_parts(struct prove *p, uint32_t draw)
-{
-    uint64_t left = ELEMENTS_PARTS;
-    bool any = !p->by_data;
-    while (any) {
-        any = false;
-        for (int64_t size = 2, step = 1; size <= SIZES_MOST && !p->now->ended && verdict_lacks(p); size += step) {
-            if (!resize(p, size, SIZES_SAME, UINT64_MAX) || input_elements(p) <= ELEMENTS_MOST || !single_begin(p))
-                continue;
-            if (input_elements(p) > left)
-                return true;
-            left -= input_elements(p);
-            const bool ok = draw_once(p, draw++, DRAW_PARTS);
-            single_end(p);
-            if (!ok)
-                return false;
-            any |= p->part.gained;
-            step = p->part.gained ? 1 : 2 * step;
-        }
-    }
-    return true;
-}
-
-/* Elements of the inputs if all free symbols have this size. */
-static double elements_at(const struct prove *p, int64_t size)
-{
-    double all = 0;
-    for (uint32_t i = 0; i < p->run.s.api->n_in; i++) {
-        const struct file_tensor *t = &p->run.s.in[i];
-        double n = 1;
-        for (int32_t d = 0; d < t->rank; d++) {
-            const mcc_dim *dim = &p->run.s.api->in[i].dims[d];
-            const bool open = dim->extent == -1 && dim->symbol >= 0 &&
-                              sizing_is_free(&p->sizing, (uint32_t)dim->symbol);
-            n *= (double)(open ? size : t->dims[d]);
-        }
-        all += n;
-    }
-    return all;
-}
-
-/* How many parallel indices the kernel has if all free symbols have this size; 0: that is not known. */
-static int64_t indices_at(struct prove *p, const struct kernel *k, int64_t size)
-{
-    struct exprs *x = p->run.c.ctx->exprs;
-    uint32_t n = 0;
-    int64_t count;
-    for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i), n++)
-        if (sizing_is_free(&p->sizing, n))
-            p->run.symbols[i.i] = size;
-    return capture_number(&p->run, k->count, &count) && count > 0 ? count : 0;
-}
-
-/* The largest size at which the kernel has two parallel indices: both are as long as they get. 0: there is none. */
-static int64_t later_size(struct prove *p, const struct kernel *k)
-{
-    int64_t low = 0, high = LATER_MOST; /* two at the most, more */
-    if (!k || !k->count.i || indices_at(p, k, high) <= 2)
-        return 0;
-    while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        *(indices_at(p, k, middle) <= 2 ? &low : &high) = middle;
-    }
-    return low && indices_at(p, k, low) == 2 ? low : 0;
-}
-
-/* Single kernels where they have two parallel indices, or a third one of few elements: blocks of an open extent are not
- * as long as they should be where two do not reach its end. */
-static bool draw_later(struct prove *p)
-{
-    uint64_t left = ELEMENTS_LATER;
-    uint32_t draw = 8 * INTEGER_DRAWS;
-    int64_t next = 1;
-    bool ok = !p->by_data;
-    p->part.asks = PART_LATER;
-    p->part.sizes = NEW_ARRAY(&p->run.c.ctx->session, int64_t, prove_kernels(p) + 1);
-    if (ok)
-        capture_begin(&p->run);
-    for (uint32_t i = 0; ok && i < prove_kernels(p); i++)
-        p->part.sizes[i] = later_size(p, prove_code(p, i));
-    while (ok && next && !p->now->ended) {
-        next = 0;
-        for (uint32_t i = 0; i < prove_kernels(p); i++)
-            if (p->part.sizes[i] > p->part.size && (!next || p->part.sizes[i] < next))
-                next = p->part.sizes[i];
-        p->part.size = next;
-        for (int64_t k = 0; ok && k < PROVE_RUNS && k <= next && next && !p->now->ended; k++) {
-            p->part.turn = (uint32_t)k;
-            if (elements_at(p, next + 1) > (double)left || !resize(p, next + 1 - k, SIZES_SAME, UINT64_MAX) ||
-                !single_begin(p))
-                continue;
-            left -= input_elements(p);
-            ok = draw_once(p, draw++, DRAW_PARTS);
-            single_end(p);
-        }
-    }
-    p->part.size = 0;
-    p->part.asks = PART_BLOCKS;
-    return ok || p->by_data;
-}
-
-/* All sizes to SIZES_MOST, which are all that the network takes. */
-static bool draw_small(struct prove *p, uint32_t draw)
-{
-    bool ok = true;
-    for (int64_t size = 1; ok && size <= SIZES_MOST && !p->now->ended; size++)
-        ok = !resize(p, size, SIZES_SAME, UINT64_MAX) || draw_once(p, draw++, DRAW_ALL);
-    p->now->whole = !p->now->ended;
-    return ok;
-}
-
-/* Sizes at which a loop or branch has run that had not run often. */
-struct size_list {
-    struct sized {
-        int64_t size;
-        uint32_t form;
-    } *data;
-    uint32_t n, cap;
-};
-
-/* Draws at the sizes, unless they are too large or were drawn before, and adds them to `gained`. Single kernels are
- * judged where all that need the draw can be. False: nothing more is to be drawn. */
-static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool again, uint32_t *draw,
-                      struct size_list *gained)
-{
-    if (p->now->ended || !verdict_lacks(p))
-        return false;
-    if (!resize(p, at.size, at.form, most) || (!again && !sizing_is_new(&p->sizing)))
-        return true;
-    const uint64_t n = input_elements(p);
-    if (n > ELEMENTS_WHOLE && n > p->rest)
-        return true;
-    p->rest -= n > ELEMENTS_WHOLE ? n : 0;
-    const bool single = n > ELEMENTS_WHOLE && single_begin(p) && p->part.all;
-    if (!single)
-        single_end(p);
-    if (!single && value_elements(p) > VALUES_MOST)
-        return true;
-    const bool ok = draw_once(p, (*draw)++, single ? DRAW_PARTS : DRAW_GAINS);
-    single_end(p);
-    if (p->part.gained)
-        VEC_PUSH(&p->run.c.ctx->session, gained, at);
-    return ok;
-}
-
-/* Sizes as long as loops and branches have not run often: small inputs first, as each draw costs what they have. Then
- * those that have served again, as long as they serve. */
-static bool draw_rest(struct prove *p)
-{
-    const uint32_t forms = sizing_forms(&p->sizing);
-    uint32_t draw = INTEGER_DRAWS + 2 * COUNT_OF(more_sizes);
-    struct size_list gained = {0};
-    bool on = true;
-    p->rest = ELEMENTS_REST;
-    p->now->whole = !is_open(p);
-    if (p->now->whole)
-        return draw_parts(p, draw);
-    if (is_small(p))
-        return draw_small(p, draw);
-    for (uint32_t alone = 2; alone-- > 0;) {
-        for (uint32_t form = forms; form-- > 0;)
-            for (int64_t size = 1; on && size <= SIZES_MOST && sizing_is_alone(&p->sizing, form) == alone; size++)
-                on = draw_size(p, (struct sized){size, form}, ELEMENTS_MOST, false, &draw, &gained);
-        for (uint32_t form = forms; form-- > 0;)
-            for (int64_t size = SIZES_MOST; on && alone && size < LATER_MOST; size += size / 4 + 1)
-                if (sizing_is_alone(&p->sizing, form))
-                    on = draw_size(p, (struct sized){size, form}, ELEMENTS_LONG, false, &draw, &gained);
-        for (uint32_t k = 0; on && alone && k < DRAWN_MOST; k++)
-            on = draw_size(p, (struct sized){k, SIZES_DRAWN}, ELEMENTS_MOST, false, &draw, &gained);
-        while (on && gained.n) {
-            const struct size_list turn = gained;
-            gained = (struct size_list){0};
-            for (uint32_t k = 0; on && k < turn.n; k++)
-                on = draw_size(p, turn.data[k], ELEMENTS_MOST, true, &draw, &gained);
-        }
-    }
-    return p->run.c.ctx->fail == FAIL_NONE && draw_parts(p, draw);
-}
-
 /* Larger sizes that data decides: a few, more as long as integers show few values, or loops and branches run that have
  * not run often. */
 static bool draw_by_data(struct prove *p)
 {
-    const uint64_t few = MANY_ELEMENTS / (input_elements(p) + 1);
+    const uint64_t few = MANY_ELEMENTS / (session_elements(&p->run.s) + 1);
     const uint32_t most = few < MANY_LEAST ? MANY_LEAST : few > MANY_MOST ? MANY_MOST : (uint32_t)few;
     bool ok = true;
     p->larger = true;
@@ -802,10 +531,10 @@ static bool draw_by_data(struct prove *p)
                             ((draw < LARGER_LEAST && p->allocated - before < LARGER_BYTES) ||
                              verdict_lacks_integers(p, draw, 0) || verdict_lacks_ties(p, draw));
          draw++)
-        ok = draw_once(p, 7 * INTEGER_DRAWS + draw, DRAW_ALL);
+        ok = prove_draw(p, 7 * INTEGER_DRAWS + draw, DRAW_ALL);
     for (uint32_t draw = 0, vain = 0; ok && vain < most && !p->now->ended && verdict_lacks(p); draw++) {
         p->part.gained = false;
-        ok = draw_once(p, 2 * INTEGER_DRAWS + draw, DRAW_GAINS);
+        ok = prove_draw(p, 2 * INTEGER_DRAWS + draw, DRAW_GAINS);
         vain = p->part.gained ? 0 : vain + 1;
     }
     p->larger = false;
@@ -819,11 +548,11 @@ static bool draw_ties(struct prove *p)
     bool ok = true;
     p->tied = true;
     for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended && verdict_lacks_ties(p, draw); draw++)
-        ok = draw_once(p, 4 * INTEGER_DRAWS + draw, DRAW_ALL);
+        ok = prove_draw(p, 4 * INTEGER_DRAWS + draw, DRAW_ALL);
     p->part.asks = PART_TIES;
     for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended && verdict_lacks_ties(p, draw); draw++) {
         p->part.turn = draw;
-        ok = !single_begin(p) || draw_once(p, 9 * INTEGER_DRAWS + draw, DRAW_PARTS);
+        ok = !single_begin(p) || prove_draw(p, 9 * INTEGER_DRAWS + draw, DRAW_PARTS);
         single_end(p);
     }
     p->tied = false;
@@ -858,7 +587,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
     if (ok)
-        settle(p, true);
+        sizes_settle(p, true);
     const uint32_t least = p->least = p->many ? INTEGER_DRAWS : p->calls ? PROVE_CALLS : PROVE_DRAWS;
     const bool others = p->by_data || p->integers.compared.n; /* draws below show more of integers than these do */
     for (uint32_t draw = 0; ok && !p->now->ended && (draw < least || draw < CHANCE_MOST); draw++) {
@@ -867,7 +596,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
             break;
         p->choosing = draw < least ? 0 : draw - least + 1;
         p->part.asks = PART_CHOICES;
-        ok = draw_once(p, draw, p->choosing && !integers && !p->by_data && single_begin(p) ? DRAW_PARTS : DRAW_ALL);
+        ok = prove_draw(p, draw, p->choosing && !integers && !p->by_data && single_begin(p) ? DRAW_PARTS : DRAW_ALL);
         single_end(p);
     }
     p->part.asks = PART_BLOCKS;
@@ -877,22 +606,19 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     for (uint32_t draw = 0;
          ok && p->compared && draw < INTEGER_MOST && !p->now->ended && verdict_lacks_integers(p, draw, COMPARED_LEAST);
          draw++)
-        ok = draw_once(p, 6 * INTEGER_DRAWS + draw, DRAW_ALL);
+        ok = prove_draw(p, 6 * INTEGER_DRAWS + draw, DRAW_ALL);
     p->compared = false;
     p->few = control_runs(p); /* loops of no trip and of one are rare among other numbers */
     for (uint32_t draw = 0;
          ok && p->few && !p->now->ended && draw < PROVE_FEW_MOST && (draw < PROVE_FEW || control_lacks(p)); draw++)
-        ok = draw_once(p, INTEGER_DRAWS + draw, DRAW_ALL);
+        ok = prove_draw(p, INTEGER_DRAWS + draw, DRAW_ALL);
     p->larger = p->few;
     p->few = false;
     for (uint32_t draw = 0; ok && p->larger && !p->now->ended && draw < PROVE_TRIPS; draw++)
-        ok = draw_once(p, 3 * INTEGER_DRAWS + draw, DRAW_ALL);
+        ok = prove_draw(p, 3 * INTEGER_DRAWS + draw, DRAW_ALL);
     p->larger = false;
     ok = ok && (!p->by_data || draw_by_data(p));
-    for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(more_sizes); k++)
-        ok = !resize(p, more_sizes[k / 2], k % 2, ELEMENTS_MOST) || draw_once(p, INTEGER_DRAWS + k, DRAW_ALL);
-    ok = ok && (p->now->ended || draw_rest(p));
-    ok = ok && (p->now->ended || p->now->whole || draw_later(p));
+    ok = ok && (p->now->ended || sizes_draw(p));
     if (p->now->ended && !p->now->why)
         p->now->why = p->now->ended;
     ok = ok && ctx->fail == FAIL_NONE;

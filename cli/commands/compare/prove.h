@@ -1,5 +1,5 @@
-/* mcc prove: what its files share. prove.c compiles, draws and runs; verdict.c judges kernels; certificate.c says what
- * was found. */
+/* mcc prove: what its files share. prove.c compiles, draws and runs; sizes.c draws at other sizes; verdict.c judges
+ * kernels; certificate.c says what was found. */
 #pragma once
 
 #include "cli/commands/compare/capture.h"
@@ -209,6 +209,15 @@ uint32_t verdict_enough(const struct verdict *);
 const char *verdict_against(const struct prove *, const struct certificate *, uint32_t i);
 /* Is the program proved? */
 bool verdict_holds(const struct certificate *);
+
+/* Unless DRAW_ALL, nothing is compared if no loop or branch ran that has not run often; DRAW_PARTS: of the chosen
+ * kernels, which alone are compared. */
+enum drawing { DRAW_ALL, DRAW_GAINS, DRAW_PARTS };
+/* Draw number `draw`, in up to INTEGER_ATTEMPTS attempts. False after a diagnostic. */
+bool prove_draw(struct prove *, uint32_t draw, enum drawing);
+/* One attempt: draws inputs and runs. False: the inputs have no integers, so that another one would end as this one. */
+bool prove_attempt(struct prove *, uint32_t draw, uint32_t attempt);
+void prove_release(struct prove *); /* the outputs of an attempt that has not failed */
 
 /* Of a graph that has not entered the field: moves limits next to the roundings of n conversions to bytes, and drops
  * those that saturation implies (limits.c). Returns whether there were any. */

@@ -1,0 +1,282 @@
+/* Draws at other sizes: see sizes.h. */
+#include <math.h>
+
+#include "cli/commands/compare/sizes.h"
+
+#include "cli/commands/artifact/session.h"
+#include "cli/commands/compare/refusal.h"
+#include "cli/commands/compare/single.h"
+#include "ir/expr/expr.h"
+
+/* Sizes in the place of those that are not given: a kernel has other loops for a few rows than for many. The first are
+ * drawn in any case: all symbols the same, then different ones, where the network takes that. */
+static const int64_t first_sizes[] = {2, 7, 16, 33};
+enum { SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
+/* Elements of inputs of one size beyond SIZES_MOST, and how many tuples of sizes are drawn. */
+enum { ELEMENTS_LONG = 1 << 17, DRAWN_MOST = 128 };
+/* Beyond so many elements of inputs the interpreter judges single kernels where these are all that need the size. */
+enum { ELEMENTS_WHOLE = 1 << 14 };
+/* Of all values in one draw that the interpreter judges as a whole: it has them in memory, of two graphs. */
+#define VALUES_MOST 0x1p27
+/* Elements of the inputs of all such draws. */
+#define ELEMENTS_REST ((uint64_t)1 << 23)
+/* Elements of inputs in all draws that are too large for the interpreter. */
+#define ELEMENTS_PARTS ((uint64_t)1 << 27)
+/* The same where kernels have two parallel indices, and the largest size. */
+#define ELEMENTS_LATER ((uint64_t)1 << 24)
+enum { LATER_MOST = 1 << 16 };
+
+bool sizes_settle(struct prove *p, bool last)
+{
+    if (sizing_holds(&p->sizing))
+        return true;
+    prove_attempt(p, 0, 0);
+    if (p->now->ended)
+        return false;
+    if (p->code == MCC_OK) {
+        prove_release(p);
+        return true;
+    }
+    refusal_judge(p);
+    return !p->now->ended && sizing_mend(&p->sizing, last);
+}
+
+static uint64_t input_elements(const struct prove *p)
+{
+    return session_elements(&p->run.s);
+}
+
+/* Elements of all values at the sizes of the inputs, as far as these say. */
+static double value_elements(struct prove *p)
+{
+    const struct graph *g = p->run.c.graph;
+    double all = 0;
+    capture_begin(&p->run);
+    for (uint32_t i = 1; i < g->values.n; i++)
+        if (value_node(g, (value_id){i}) && value_type(g, (value_id){i})->kind == TYPE_TENSOR &&
+            !value_is_const(g, (value_id){i}))
+            all += capture_count(&p->run, value_type(g, (value_id){i}));
+    return all;
+}
+
+/* Inputs of another size: of all symbols that --dim does not give. False: there are none, or not of this form, or it is
+ * none of theirs, or the inputs would have more elements than `most`. */
+static bool resize(struct prove *p, int64_t size, uint32_t form, uint64_t most)
+{
+    p->resized = true;
+    return sizing_put(&p->sizing, size, form, most) && sizes_settle(p, size % 2 == 0) && input_elements(p) <= most;
+}
+
+/* Is there a size that neither --dim gives nor the data of the run decides? */
+static bool is_open(const struct prove *p)
+{
+    const mcc_api *api = p->run.s.api;
+    struct exprs *x = p->run.c.ctx->exprs;
+    bool open = sym_next(x, SYM_VALUE, (sym_id){0}).i;
+    for (uint32_t i = 0; i < api->n_sym; i++)
+        open |= sizing_is_free(&p->sizing, i);
+    return open;
+}
+
+/* Does the one free symbol take no sizes but those from 1 to SIZES_MOST, all of which are drawn? */
+static bool is_small(const struct prove *p)
+{
+    const mcc_api *api = p->run.s.api;
+    uint32_t n = 0;
+    bool small = !sym_next(p->run.c.ctx->exprs, SYM_VALUE, (sym_id){0}).i;
+    for (uint32_t i = 0; i < api->n_sym; i++)
+        if (sizing_is_free(&p->sizing, i)) {
+            n++;
+            small &= api->sym[i].min > 0 && api->sym[i].max && api->sym[i].max <= SIZES_MOST;
+        }
+    return small && n == 1;
+}
+
+/* Sizes to SIZES_MOST that are too large for the interpreter: larger steps where nothing new runs. */
+static bool draw_parts(struct prove *p, uint32_t draw)
+{
+    uint64_t left = ELEMENTS_PARTS;
+    bool any = !p->by_data;
+    while (any) {
+        any = false;
+        for (int64_t size = 2, step = 1; size <= SIZES_MOST && !p->now->ended && verdict_lacks(p); size += step) {
+            if (!resize(p, size, SIZES_SAME, UINT64_MAX) || input_elements(p) <= ELEMENTS_MOST || !single_begin(p))
+                continue;
+            if (input_elements(p) > left)
+                return true;
+            left -= input_elements(p);
+            const bool ok = prove_draw(p, draw++, DRAW_PARTS);
+            single_end(p);
+            if (!ok)
+                return false;
+            any |= p->part.gained;
+            step = p->part.gained ? 1 : 2 * step;
+        }
+    }
+    return true;
+}
+
+/* Elements of the inputs if all free symbols have this size. */
+static double elements_at(const struct prove *p, int64_t size)
+{
+    double all = 0;
+    for (uint32_t i = 0; i < p->run.s.api->n_in; i++) {
+        const struct file_tensor *t = &p->run.s.in[i];
+        double n = 1;
+        for (int32_t d = 0; d < t->rank; d++) {
+            const mcc_dim *dim = &p->run.s.api->in[i].dims[d];
+            const bool open = dim->extent == -1 && dim->symbol >= 0 &&
+                              sizing_is_free(&p->sizing, (uint32_t)dim->symbol);
+            n *= (double)(open ? size : t->dims[d]);
+        }
+        all += n;
+    }
+    return all;
+}
+
+/* How many parallel indices the kernel has if all free symbols have this size; 0: that is not known. */
+static int64_t indices_at(struct prove *p, const struct kernel *k, int64_t size)
+{
+    struct exprs *x = p->run.c.ctx->exprs;
+    uint32_t n = 0;
+    int64_t count;
+    for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i), n++)
+        if (sizing_is_free(&p->sizing, n))
+            p->run.symbols[i.i] = size;
+    return capture_number(&p->run, k->count, &count) && count > 0 ? count : 0;
+}
+
+/* The largest size at which the kernel has two parallel indices: both are as long as they get. 0: there is none. */
+static int64_t later_size(struct prove *p, const struct kernel *k)
+{
+    int64_t low = 0, high = LATER_MOST; /* two at the most, more */
+    if (!k || !k->count.i || indices_at(p, k, high) <= 2)
+        return 0;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        *(indices_at(p, k, middle) <= 2 ? &low : &high) = middle;
+    }
+    return low && indices_at(p, k, low) == 2 ? low : 0;
+}
+
+/* Single kernels where they have two parallel indices, or a third one of few elements: blocks of an open extent are not
+ * as long as they should be where two do not reach its end. */
+static bool draw_later(struct prove *p)
+{
+    uint64_t left = ELEMENTS_LATER;
+    uint32_t draw = 8 * INTEGER_DRAWS;
+    int64_t next = 1;
+    bool ok = !p->by_data;
+    p->part.asks = PART_LATER;
+    p->part.sizes = NEW_ARRAY(&p->run.c.ctx->session, int64_t, prove_kernels(p) + 1);
+    if (ok)
+        capture_begin(&p->run);
+    for (uint32_t i = 0; ok && i < prove_kernels(p); i++)
+        p->part.sizes[i] = later_size(p, prove_code(p, i));
+    while (ok && next && !p->now->ended) {
+        next = 0;
+        for (uint32_t i = 0; i < prove_kernels(p); i++)
+            if (p->part.sizes[i] > p->part.size && (!next || p->part.sizes[i] < next))
+                next = p->part.sizes[i];
+        p->part.size = next;
+        for (int64_t k = 0; ok && k < PROVE_RUNS && k <= next && next && !p->now->ended; k++) {
+            p->part.turn = (uint32_t)k;
+            if (elements_at(p, next + 1) > (double)left || !resize(p, next + 1 - k, SIZES_SAME, UINT64_MAX) ||
+                !single_begin(p))
+                continue;
+            left -= input_elements(p);
+            ok = prove_draw(p, draw++, DRAW_PARTS);
+            single_end(p);
+        }
+    }
+    p->part.size = 0;
+    p->part.asks = PART_BLOCKS;
+    return ok || p->by_data;
+}
+
+/* All sizes to SIZES_MOST, which are all that the network takes. */
+static bool draw_small(struct prove *p, uint32_t draw)
+{
+    bool ok = true;
+    for (int64_t size = 1; ok && size <= SIZES_MOST && !p->now->ended; size++)
+        ok = !resize(p, size, SIZES_SAME, UINT64_MAX) || prove_draw(p, draw++, DRAW_ALL);
+    p->now->whole = !p->now->ended;
+    return ok;
+}
+
+/* Sizes at which a loop or branch has run that had not run often. */
+struct size_list {
+    struct sized {
+        int64_t size;
+        uint32_t form;
+    } *data;
+    uint32_t n, cap;
+};
+
+/* Draws at the sizes, unless they are too large or were drawn before, and adds them to `gained`. Single kernels are
+ * judged where all that need the draw can be. False: nothing more is to be drawn. */
+static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool again, uint32_t *draw,
+                      struct size_list *gained)
+{
+    if (p->now->ended || !verdict_lacks(p))
+        return false;
+    if (!resize(p, at.size, at.form, most) || (!again && !sizing_is_new(&p->sizing)))
+        return true;
+    const uint64_t n = input_elements(p);
+    if (n > ELEMENTS_WHOLE && n > p->rest)
+        return true;
+    p->rest -= n > ELEMENTS_WHOLE ? n : 0;
+    const bool single = n > ELEMENTS_WHOLE && single_begin(p) && p->part.all;
+    if (!single)
+        single_end(p);
+    if (!single && value_elements(p) > VALUES_MOST)
+        return true;
+    const bool ok = prove_draw(p, (*draw)++, single ? DRAW_PARTS : DRAW_GAINS);
+    single_end(p);
+    if (p->part.gained)
+        VEC_PUSH(&p->run.c.ctx->session, gained, at);
+    return ok;
+}
+
+/* Sizes as long as loops and branches have not run often: small inputs first, as each draw costs what they have. Then
+ * those that have served again, as long as they serve. */
+static bool draw_rest(struct prove *p)
+{
+    const uint32_t forms = sizing_forms(&p->sizing);
+    uint32_t draw = INTEGER_DRAWS + 2 * COUNT_OF(first_sizes);
+    struct size_list gained = {0};
+    bool on = true;
+    p->rest = ELEMENTS_REST;
+    p->now->whole = !is_open(p);
+    if (p->now->whole)
+        return draw_parts(p, draw);
+    if (is_small(p))
+        return draw_small(p, draw);
+    for (uint32_t alone = 2; alone-- > 0;) {
+        for (uint32_t form = forms; form-- > 0;)
+            for (int64_t size = 1; on && size <= SIZES_MOST && sizing_is_alone(&p->sizing, form) == alone; size++)
+                on = draw_size(p, (struct sized){size, form}, ELEMENTS_MOST, false, &draw, &gained);
+        for (uint32_t form = forms; form-- > 0;)
+            for (int64_t size = SIZES_MOST; on && alone && size < LATER_MOST; size += size / 4 + 1)
+                if (sizing_is_alone(&p->sizing, form))
+                    on = draw_size(p, (struct sized){size, form}, ELEMENTS_LONG, false, &draw, &gained);
+        for (uint32_t k = 0; on && alone && k < DRAWN_MOST; k++)
+            on = draw_size(p, (struct sized){k, SIZES_DRAWN}, ELEMENTS_MOST, false, &draw, &gained);
+        while (on && gained.n) {
+            const struct size_list turn = gained;
+            gained = (struct size_list){0};
+            for (uint32_t k = 0; on && k < turn.n; k++)
+                on = draw_size(p, turn.data[k], ELEMENTS_MOST, true, &draw, &gained);
+        }
+    }
+    return p->run.c.ctx->fail == FAIL_NONE && draw_parts(p, draw);
+}
+
+bool sizes_draw(struct prove *p)
+{
+    bool ok = true;
+    for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(first_sizes); k++)
+        ok = !resize(p, first_sizes[k / 2], k % 2, ELEMENTS_MOST) || prove_draw(p, INTEGER_DRAWS + k, DRAW_ALL);
+    ok = ok && (p->now->ended || draw_rest(p));
+    return ok && (p->now->ended || p->now->whole || draw_later(p));
+}
