@@ -35,9 +35,11 @@ def test_proved(suite, name):
 
 def test_others(suite):
     """Of the rest no kernel differs, and each has a reason."""
-    counts = lists.Counts()
-    for name in sample(sorted(set(suite) - set(lists.listed())), SAMPLE // 2):
+    counts, rest = lists.Counts(), sorted(set(suite) - set(lists.listed()))
+    for name in sample(rest, len(rest)):   # most of them have inputs that are no tensors
         counts.add(name, *lists.prove(suite[name], ONE, timeout=60))
+        if counts.networks - counts.refused.total() == SAMPLE // 4:
+            break
     assert not counts.differ and counts.kernels, counts.differ
     assert counts.kernels == counts.proved + counts.kernels_not.total()
 

@@ -1,6 +1,4 @@
 /* Draws at other sizes: see sizes.h. */
-#include <math.h>
-
 #include "cli/commands/compare/sizes.h"
 
 #include "cli/commands/artifact/session.h"
@@ -116,24 +114,6 @@ static bool draw_parts(struct prove *p, uint32_t draw)
     return true;
 }
 
-/* Elements of the inputs if all free symbols have this size. */
-static double elements_at(const struct prove *p, int64_t size)
-{
-    double all = 0;
-    for (uint32_t i = 0; i < p->run.s.api->n_in; i++) {
-        const struct file_tensor *t = &p->run.s.in[i];
-        double n = 1;
-        for (int32_t d = 0; d < t->rank; d++) {
-            const mcc_dim *dim = &p->run.s.api->in[i].dims[d];
-            const bool open = dim->extent == -1 && dim->symbol >= 0 &&
-                              sizing_is_free(&p->sizing, (uint32_t)dim->symbol);
-            n *= (double)(open ? size : t->dims[d]);
-        }
-        all += n;
-    }
-    return all;
-}
-
 /* How many parallel indices the kernel has if all free symbols have this size; 0: that is not known. */
 static int64_t indices_at(struct prove *p, const struct kernel *k, int64_t size)
 {
@@ -181,8 +161,7 @@ static bool draw_later(struct prove *p)
         p->part.size = next;
         for (int64_t k = 0; ok && k < PROVE_RUNS && k <= next && next && !p->now->ended; k++) {
             p->part.turn = (uint32_t)k;
-            if (elements_at(p, next + 1) > (double)left || !resize(p, next + 1 - k, SIZES_SAME, UINT64_MAX) ||
-                !single_begin(p))
+            if (!resize(p, next + 1 - k, SIZES_SAME, left) || !single_begin(p))
                 continue;
             left -= input_elements(p);
             ok = prove_draw(p, draw++, DRAW_PARTS);
