@@ -124,8 +124,8 @@ PAST = [
     ("loops of one trip or none", "48b7e9b7", "passes/emit/loops.c", "max - 1 <= ex_lo(em->x, lo))", "max - 1 <= ex_lo(em->x, lo) && !BUG)", few_rows,
      ["--machine=on"]),
     # Mutants of the compiler that were proved at first.
-    ("sums that begin with garbage", "a mutant", "passes/emit/attention/stages.c", "ex_const(x, t->nv * attn_row_line(t)), 1",
-     "ex_const(x, BUG ? t->nv + attn_row_line(t) : t->nv * attn_row_line(t)), 1", proofs.attention, [proofs.SPANS, "--machine=on"]),
+    ("sums that begin with garbage", "a mutant", "passes/emit/attention/stages.c", "ex_const(x, t->nv * attn_row_line(t)), NULL",
+     "ex_const(x, BUG ? t->nv + attn_row_line(t) : t->nv * attn_row_line(t)), NULL", proofs.attention, [proofs.SPANS, "--machine=on"]),
     ("a maximum that is not kept", "a mutant", "passes/emit/attention/stages.c", "for (int64_t j = 0; j < t->nv; j++) {\n        lreg before",
      "for (int64_t j = 0; BUG ? j >= t->nv : j < t->nv; j++) {\n        lreg before", proofs.attention, [proofs.SPANS, "--machine=on"]),
     ("two lanes of a sum", "a mutant", "codegen/llvm/llvm_ops.c", "uint32_t half = t.lanes / 2;",
@@ -133,9 +133,8 @@ PAST = [
 ]
 
 
-def build():
-    """One compiler with all of the bugs, each on by MCC_MUTANT=ROW.1 (mutant.c)."""
-    folder = BUILD / "mutants/past"
+def texts():
+    """The compiler's files with all of the bugs, each on by MCC_MUTANT=ROW.1 (mutant.c): {path: bytes}"""
     texts = {path.relative_to(ROOT): path.read_bytes() for top in (*FOLDERS, "Makefile") for path in (ROOT / top, *(ROOT / top).rglob("*")) if path.is_file()}
     for i, (_, _, file, old, new, _, _) in enumerate(PAST):
         if not file:
@@ -144,7 +143,13 @@ def build():
         if text.count(old.encode()) != 1:
             raise RuntimeError(f"{file}: the text is not there once: {old}")
         texts[pathlib.Path(file)] = text.replace(old.encode(), new.replace("BUG", f"mutant({i})").encode())
-    for name, text in texts.items():
+    return texts
+
+
+def build():
+    """The compiler with them."""
+    folder = BUILD / "mutants/past"
+    for name, text in texts().items():
         to = folder / name
         to.parent.mkdir(parents=True, exist_ok=True)
         if not to.exists() or to.read_bytes() != text:
