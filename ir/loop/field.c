@@ -390,6 +390,21 @@ static void refuse(struct lowering *l, const struct lstmt *s, const char *type)
         l->facts->why = arena_printf(l->f->arena, "'%s' of %s has no meaning in the field", lop_name(s->op), type);
 }
 
+/* These n lanes of x. */
+static lreg lanes_of(struct lowering *l, lreg x, const uint8_t *lanes, uint32_t n)
+{
+    const struct ltype t = {lf_type(l->f, x).elem, n};
+    if (n == 1) {
+        lreg one = op1(l, L_EXTRACT, t, x);
+        lf_last(l->f, l->b)->imm = lanes[0];
+        return one;
+    }
+    lreg r = op2(l, L_SHUFFLE, t, x, x);
+    lf_last(l->f, l->b)->aux = arena_copy(l->f->arena, lanes, n);
+    lf_last(l->f, l->b)->n_aux = n;
+    return r;
+}
+
 static lreg reduced(struct lowering *l, const struct lstmt *s, lreg x)
 {
     uint32_t n = lf_type(l->f, x).lanes;
@@ -397,17 +412,9 @@ static lreg reduced(struct lowering *l, const struct lstmt *s, lreg x)
     for (; n > 1; n /= 2) {
         lreg half[2];
         for (uint32_t k = 0; k < 2; k++) {
-            struct ltype t = words(n / 2);
-            if (n == 2) {
-                half[k] = op1(l, L_EXTRACT, words(1), x);
-                lf_last(l->f, l->b)->imm = k;
-                continue;
-            }
             for (uint32_t i = 0; i < n / 2; i++)
                 lanes[i] = (uint8_t)(k * (n / 2) + i);
-            half[k] = op2(l, L_SHUFFLE, t, x, x);
-            lf_last(l->f, l->b)->aux = arena_copy(l->f->arena, lanes, n / 2);
-            lf_last(l->f, l->b)->n_aux = n / 2;
+            half[k] = lanes_of(l, x, lanes, n / 2);
         }
         x = combine(l, (enum lop)s->imm, words(n / 2), half[0], half[1]);
     }
@@ -513,8 +520,12 @@ static lreg number_of(struct lowering *l, const struct field_form *form, struct 
     const struct {
         uint32_t residue;
         double end;
-    } ends[] = {{FIELD_MINUS_INF, (double)-INFINITY}, {FIELD_PLUS_INF, (double)INFINITY}, {FIELD_NAN, (double)NAN}};
-    for (size_t k = 0; k < COUNT_OF(ends); k++)
+    } ends[] = {{FIELD_MINUS_INF, (double)-INFINITY},
+                {FIELD_PLUS_INF, (double)INFINITY},
+                {FIELD_NAN, (double)NAN},
+                {form->most, form->greatest},
+                {FIELD_N - form->most, -form->greatest}};
+    for (size_t k = 0; k < (form->most ? 5 : 3); k++)
         number = chosen(l, f, op2(l, L_EQ, pred, x, constant(l, t, ends[k].residue)), real(l, to.lanes, ends[k].end),
                         number);
     return number;
@@ -569,6 +580,26 @@ static lreg conversion(struct lowering *l, const struct lstmt *s, struct ltype f
     return field_rounds_to(to.elem) ? rounded(l, to, r) : (lreg){0};
 }
 
+/* L_DOT and L_MATDOT of narrow floats. */
+static lreg dot(struct lowering *l, const struct lstmt *s, struct ltype of, struct ltype to, const lreg *in)
+{
+    const struct ltype t = words(to.lanes);
+    const uint32_t group = of.lanes / to.lanes, steps = s->op == L_MATDOT ? 2 : 1;
+    uint8_t lanes[2][LOOP_LANES_MAX];
+    lreg sum = in[2];
+    for (uint32_t k = 0; k < steps * group; k++) {
+        lreg x[2];
+        for (uint32_t i = 0; i < to.lanes; i++) {
+            lanes[0][i] = (uint8_t)((steps == 1 ? i : matdot_row(i, k / group)) * group + k % group);
+            lanes[1][i] = (uint8_t)((steps == 1 ? i : matdot_column(i, k / group)) * group + k % group);
+        }
+        for (uint32_t i = 0; i < COUNT_OF(x); i++)
+            x[i] = widened(l, lanes_of(l, in[i], lanes[i], to.lanes));
+        sum = combine(l, L_ADD, t, sum, combine(l, L_MUL, t, x[0], x[1]));
+    }
+    return sum;
+}
+
 static enum op function_of(enum lop op)
 {
     return op == L_SQRT    ? OP_SQRT
@@ -617,8 +648,12 @@ struct lowered {
 static lreg body_lowered(struct lowering *l, const void *self, const lreg *in)
 {
     const struct lowered *of = self;
-    return of->s->op == L_CONVERT ? conversion(l, of->s, of->first, of->result, in[0])
-                                  : arithmetic(l, of->s, in, of->first.lanes);
+    switch (of->s->op) {
+    case L_CONVERT: return conversion(l, of->s, of->first, of->result, in[0]);
+    case L_DOT:
+    case L_MATDOT: return dot(l, of->s, of->first, of->result, in);
+    default: return arithmetic(l, of->s, in, of->first.lanes);
+    }
 }
 
 /* {0}: it has no meaning in the field. */
@@ -825,6 +860,8 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
         r = op1(l, L_CONVERT, words(lanes), op1(l, L_BITCAST, (struct ltype){ELEM_U64, lanes}, in[0]));
     } else if (s.op == L_BITCAST && (first.elem == ELEM_F64 || t.elem == ELEM_F64)) {
         refuse(l, &s, "f64");
+    } else if ((s.op == L_DOT || s.op == L_MATDOT) && field_form(first.elem)) {
+        r = outlined(l, &s, in, first, t);
     } else if (field_holds(from) && !moves(s.op)) {
         r = s.op == L_EQ || s.op == L_NE ? arithmetic(l, &s, in, lanes) : outlined(l, &s, in, first, t);
         if (!r.i)

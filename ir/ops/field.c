@@ -277,7 +277,7 @@ static const struct field_form forms[ELEM_COUNT] = {
     [ELEM_F32] = {.size = 4},
     [ELEM_F64] = {.size = 8},
     [ELEM_F16] = {.values = 1024, .step = 4},
-    [ELEM_BF16] = {.values = 256, .step = 3},
+    [ELEM_BF16] = {.values = 256, .step = 3, .most = FIELD_BF16_MOST, .greatest = 0x1.fep127},
     [ELEM_F8E4M3FN] = {.values = 16, .step = 2},
     [ELEM_F8E4M3FNUZ] = {.values = 16, .step = 2},
     [ELEM_F8E5M2] = {.values = 8, .step = 1},
@@ -329,6 +329,8 @@ static double number_of(const struct field_form *form, enum elem e, uint32_t key
     char element[8] = {0};
     if (x == FIELD_NAN || x == FIELD_PLUS_INF || x == FIELD_MINUS_INF)
         return x == FIELD_NAN ? (double)NAN : x == FIELD_PLUS_INF ? (double)INFINITY : (double)-INFINITY;
+    if (form->most && (x == form->most || x == FIELD_N - form->most))
+        return x == form->most ? form->greatest : -form->greatest;
     const int64_t limit = e ? FIELD_EXACT : FIELD_REAL_EXACT, steps = field_reduced((uint64_t)x << form->step),
                   low = steps < limit ? steps : steps - FIELD_N;
     const double number = ldexp((double)low, -form->step);

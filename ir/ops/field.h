@@ -50,6 +50,7 @@ enum { FIELD_STEP = 416, FIELD_STEP_NEAR = 53261 };
 #define FIELD_PLACE_FAR 0x7f900000u /* from FIELD_NEAR on */
 #define FIELD_UNDER 0x47198690u  /* -87 */
 #define FIELD_LOWEST 0x09808c64u /* -FLT_MAX: of all numbers but -inf and -87 the first in the order */
+#define FIELD_BF16_MOST 0x25e5c7f4u/* the greatest bf16, which masks add */
 
 /* The product of the numbers is the product of their residues over 2^32. t: below N 2^32. */
 static inline uint32_t field_reduced(uint64_t t)
@@ -96,12 +97,15 @@ static inline int32_t field_highest(enum elem to)
 }
 
 /* How memory holds a float type. Narrow ones: a residue is rounded to the number that it is, if that is one of the type
- * and a multiple of 2^-step below FIELD_EXACT such steps, else to a hash: one of 2 `values` multiples, from -values on.
+ * and a multiple of 2^-step below FIELD_EXACT such steps, or the greatest or least number of the type, else to a hash:
+ * one of 2 `values` multiples, from -values on.
  */
 struct field_form {
     uint16_t size; /* bytes of a residue; 0: narrow */
     uint16_t values; /* narrow: each of these multiples is a number of the type */
     uint16_t step;
+    uint32_t most; /* the greatest number's residue if it has too many steps, else 0 */
+    double greatest; /* that number */
 };
 /* Of f8e8m0, powers of two: the exponents, from -values on. Those of the type from this one on are exact; 2^-127 is
  * rounded up to 2^-126. */

@@ -83,6 +83,20 @@ static void test_powers_of_two(void **state)
     assert_true(same < 8);
 }
 
+/* Masks of bf16 have its least number, which is stored as it is. */
+static void test_greatest_bf16(void **state)
+{
+    (void)state;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        const uint32_t x = field_of(sign * 0x1.fep127);
+        uint16_t bits;
+        assert_int_equal(x, sign > 0 ? FIELD_BF16_MOST : FIELD_N - FIELD_BF16_MOST);
+        field_store(ELEM_BF16, x, false, &bits);
+        assert_int_equal(bits, sign > 0 ? 0x7f7f : 0xff7f);
+        assert_int_equal(field_load(ELEM_BF16, &bits), x);
+    }
+}
+
 /* A softmax that may be masked takes a maximum with the least f32, which real scores never fall below. */
 static void test_lowest_is_below_all(void **state)
 {
@@ -134,6 +148,7 @@ int main(void)
                                        cmocka_unit_test(test_small_fractions_are_ordered),
                                        cmocka_unit_test(test_rests),
                                        cmocka_unit_test(test_powers_of_two),
+                                       cmocka_unit_test(test_greatest_bf16),
                                        cmocka_unit_test(test_lowest_is_below_all),
                                        cmocka_unit_test(test_numbers_for_functions)};
     return cmocka_run_group_tests(tests, NULL, NULL);

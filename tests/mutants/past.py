@@ -100,6 +100,20 @@ def few_rows(path):
     return save(path, [node("MatMul", ["x", "w"], "y")], [value("x", ["n", 24])], [value("y", ["n", 7])], {"w": weights(24, 7)})
 
 
+def channels(path):
+    """The channels of an image have an open size, which the weights decide."""
+    return save(path, [node("Conv", ["x", "w"], "y")], [value("x", ["n", "c", 5, 5])], [value("y", ["n", 4, 3, 3])], {"w": weights(4, 3, 3, 3)})
+
+
+def chosen_start(path):
+    """A slice that is empty where sizes choose the other start, and are of the form 4 k + 1."""
+    nodes = [node("Shape", ["x"], "sx"), node("Shape", ["y"], "sy"), node("Min", ["sx", "sy"], "least"), node("Mul", ["least", "large"], "far"),
+             node("Neg", ["sy"], "near"), node("Mul", ["sx", "two"], "twice"), node("Greater", ["sy", "twice"], "more"),
+             node("Where", ["more", "far", "near"], "start"), node("Slice", ["z", "start", "end"], "r")]
+    return save(path, nodes, [value("x", ["a"]), value("y", ["b"]), value("z", [64])], [value("r", ["m"])],
+                {"large": [1 << 62], "two": [2], "end": [64]})
+
+
 # BUG is true for the row that is on.
 PAST = [
     ("rows of the result", "0fdb0c15", "passes/fuse/store.c", " && read_where_stored(f, k, v, __builtin_ctz(inner))",
@@ -130,6 +144,9 @@ PAST = [
      "for (int64_t j = 0; BUG ? j >= t->nv : j < t->nv; j++) {\n        lreg before", proofs.attention, [proofs.SPANS, "--machine=on"]),
     ("two lanes of a sum", "a mutant", "codegen/llvm/llvm_ops.c", "uint32_t half = t.lanes / 2;",
      "uint32_t half = BUG && elem_is_float(t.elem) ? 1 : t.lanes / 2;", sums, ["--machine=on"]),
+    ("a size beyond its bound", "a mutant", "passes/program/plan_function.c", "if (b.hi < given.hi)", "if (!BUG && b.hi < given.hi)", channels, []),
+    ("integers as floats", "a mutant", "passes/module/analysis.c", "return c == 'F' ? value_const_f64", "return (c == 'F') != BUG ? value_const_f64",
+     chosen_start, []),
 ]
 
 

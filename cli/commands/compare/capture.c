@@ -253,8 +253,7 @@ void capture_launch(void *user, uint32_t node, uint32_t kernel, int64_t count, i
 {
     struct capture *d = user;
     (void)node;
-    (void)count;
-    (void)ns;
+    d->ns += (double)count * (double)ns;
     d->launched = kernel;
 }
 
@@ -301,6 +300,7 @@ void capture_begin(struct capture *d)
     struct arena *arena = arena_of(d);
     struct exprs *x = d->c.ctx->exprs;
     d->launched = UINT32_MAX;
+    d->ns = 0;
     d->code = NULL;
     d->known = NEW_ARRAY(arena, bool, sym_count(x) + 1);
     d->ran = NEW_ARRAY(arena, bool, d->c.module->fused.kernels.n + 1);

@@ -24,6 +24,7 @@ struct capture {
     struct tensor **got;           /* by value: what a kernel stored, NULL where it could not be read */
     uint32_t *maker;               /* by value: the kernel that stored got */
     uint32_t launched;             /* the last launch's row of c.kernel_rows */
+    double ns;                     /* what the launches so far are estimated to take as floats */
     uint32_t ended;                /* the kernel whose end the host hears of; UINT32_MAX: it is none, or not known */
     bool *ran;                     /* by kernel: it has ended, wherever it is */
     const bool *keep;              /* by value: the run keeps it; NULL: all are kept */

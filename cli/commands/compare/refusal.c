@@ -52,7 +52,11 @@ void refusal_judge(struct prove *p)
         return;
     p->apart->unwind = NULL; /* an end there is none here: nothing is known of the draw then */
     p->apart->eval_left = endless ? &few : &p->refusals;
-    if (run_guarded(p->apart, ask_network, end_ask, &r) && r.takes && !may_lack(p, before - p->refusals))
+    if (!run_guarded(p->apart, ask_network, end_ask, &r))
+        return;
+    if (p->code == MCC_OK && !r.takes)
+        p->now->ended = "its code takes inputs that the network refuses";
+    if (p->code != MCC_OK && r.takes && !may_lack(p, before - p->refusals))
         p->now->ended = arena_printf(&p->run.c.ctx->session, "its code refuses inputs that the network takes: %s",
                                      endless ? PROVE_ENDLESS : p->run.s.error.text);
 }

@@ -10,10 +10,15 @@
  * drawn in any case: all symbols the same, then different ones, where the network takes that. */
 static const int64_t first_sizes[] = {2, 7, 16, 33};
 enum { SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
-/* Elements of inputs of one size beyond SIZES_MOST, and how many tuples of sizes are drawn. */
-enum { ELEMENTS_LONG = 1 << 17, DRAWN_MOST = 128 };
+/* Of one size beyond SIZES_MOST: elements of the inputs, and what a run may be estimated to take as floats (the field
+ * takes some 20 times as long). And how many tuples of sizes are drawn. */
+enum { ELEMENTS_LONG = 1 << 17, LONG_NS = 20000000, DRAWN_MOST = 128 };
 /* Beyond so many elements of inputs the interpreter judges single kernels where these are all that need the size. */
 enum { ELEMENTS_WHOLE = 1 << 14 };
+/* Tuples of sizes that are drawn in any case, and how many values these may have: sizes decide which way integers go.
+ */
+enum { TUPLES = 16 };
+#define VALUES_TUPLE 0x1p18
 /* Of all values in one draw that the interpreter judges as a whole: it has them in memory, of two graphs. */
 #define VALUES_MOST 0x1p27
 /* Elements of the inputs of all such draws. */
@@ -217,6 +222,16 @@ static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool agai
     return ok;
 }
 
+/* Sizes beyond SIZES_MOST, until a run takes long. False: nothing more is to be drawn. */
+static bool draw_long(struct prove *p, uint32_t form, uint32_t *draw, struct size_list *gained)
+{
+    bool on = true;
+    p->run.ns = 0;
+    for (int64_t size = SIZES_MOST; on && size < LATER_MOST && p->run.ns < LONG_NS; size += size / 4 + 1)
+        on = draw_size(p, (struct sized){size, form}, ELEMENTS_LONG, false, draw, gained);
+    return on;
+}
+
 /* Sizes as long as loops and branches have not run often: small inputs first, as each draw costs what they have. Then
  * those that have served again, as long as they serve. */
 static bool draw_rest(struct prove *p)
@@ -235,10 +250,8 @@ static bool draw_rest(struct prove *p)
         for (uint32_t form = forms; form-- > 0;)
             for (int64_t size = 1; on && size <= SIZES_MOST && sizing_is_alone(&p->sizing, form) == alone; size++)
                 on = draw_size(p, (struct sized){size, form}, ELEMENTS_MOST, false, &draw, &gained);
-        for (uint32_t form = forms; form-- > 0;)
-            for (int64_t size = SIZES_MOST; on && alone && size < LATER_MOST; size += size / 4 + 1)
-                if (sizing_is_alone(&p->sizing, form))
-                    on = draw_size(p, (struct sized){size, form}, ELEMENTS_LONG, false, &draw, &gained);
+        for (uint32_t form = forms; on && alone && form-- > 0;)
+            on = !sizing_is_alone(&p->sizing, form) || draw_long(p, form, &draw, &gained);
         for (uint32_t k = 0; on && alone && k < DRAWN_MOST; k++)
             on = draw_size(p, (struct sized){k, SIZES_DRAWN}, ELEMENTS_MOST, false, &draw, &gained);
         while (on && gained.n) {
@@ -251,11 +264,39 @@ static bool draw_rest(struct prove *p)
     return p->run.c.ctx->fail == FAIL_NONE && draw_parts(p, draw);
 }
 
+static bool draw_tuples(struct prove *p)
+{
+    bool ok = true;
+    for (uint32_t k = 0; ok && k < TUPLES && !p->now->ended; k++)
+        if (resize(p, DRAWN_MOST + k, SIZES_DRAWN, ELEMENTS_WHOLE) && value_elements(p) <= VALUES_TUPLE)
+            ok = prove_draw(p, 10 * INTEGER_DRAWS + k, DRAW_ALL);
+    return ok;
+}
+
+/* Sizes that the network refuses, which the code has to refuse as well. */
+static void draw_refused(struct prove *p)
+{
+    for (uint32_t i = 0; i < p->legal->size_checks.n; i++)
+        for (uint32_t way = 0; way < SIZING_WAYS && !p->now->ended; way++) {
+            if (!sizing_break(&p->sizing, i, way))
+                continue;
+            p->resized = true;
+            prove_attempt(p, 0, 0);
+            if (!p->now->ended)
+                refusal_judge(p);
+            if (p->code == MCC_OK)
+                prove_release(p);
+        }
+}
+
 bool sizes_draw(struct prove *p)
 {
     bool ok = true;
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(first_sizes); k++)
         ok = !resize(p, first_sizes[k / 2], k % 2, ELEMENTS_MOST) || prove_draw(p, INTEGER_DRAWS + k, DRAW_ALL);
+    ok = ok && (p->now->ended || draw_tuples(p));
     ok = ok && (p->now->ended || draw_rest(p));
-    return ok && (p->now->ended || p->now->whole || draw_later(p));
+    ok = ok && (p->now->ended || p->now->whole || draw_later(p));
+    draw_refused(p);
+    return ok;
 }

@@ -7,6 +7,8 @@
 
 /* By what each symbol is longer than the one before in SIZES_APART; and how far from a size sizing_mend looks. */
 enum { APART = 3, FAR = 512 };
+/* A size, or elements of inputs, that sizing_break does not try. */
+enum { SIZING_LARGE = 1 << 24 };
 /* What drawn sizes take of SIZES_WORK, and more for each pair of symbols. */
 enum { EACH = 1 << 14 };
 /* Drawn sizes are smaller than 2^0, 2^1, ... */
@@ -208,7 +210,32 @@ bool sizing_is_new(struct sizing *z)
 bool sizing_holds(struct sizing *z)
 {
     int64_t *size, *value;
-    return sizes_now(z, &size, &value) && count_failing(z, value, false) == 0;
+    if (!sizes_now(z, &size, &value) || count_failing(z, value, false))
+        return false;
+    z->first = z->first ? z->first : size;
+    return true;
+}
+
+bool sizing_break(struct sizing *z, uint32_t check, uint32_t way)
+{
+    const struct size_check *c = &z->graph->size_checks.data[check];
+    const uint32_t n = z->session->api->n_sym;
+    uint32_t symbol = 0;
+    while (symbol < n && symbol_of(z, symbol).i != c->sym.i)
+        symbol++;
+    z->spent += EACH;
+    if (!z->first || symbol == n || !session_is_free(z->session, z->given, symbol) || z->spent >= SIZES_WORK)
+        return false;
+    const mcc_symbol *sym = &z->session->api->sym[symbol];
+    int64_t *size = arena_copy(&z->session->ctx->session, z->first, n * sizeof *size), to = -1;
+    if (c->same.i || way == 2)
+        to = way == 2 && (c->same.i || c->bounds.divisor > 1) ? size[symbol] + 1 : -1;
+    else
+        to = way == 0 ? c->bounds.lo - 1 : c->bounds.hi < SIZING_LARGE ? c->bounds.hi + 1 : -1;
+    size[symbol] = to;
+    const bool gives = to >= 0 && to >= sym->min && (!sym->max || to <= sym->max) &&
+                       (sym->step <= 1 || to % sym->step == 0);
+    return gives && elements_of(z, size) < SIZING_LARGE && feed(z, size);
 }
 
 /* Gives the symbol the nearest size at which the fewest conditions fail. How many do. */
@@ -252,5 +279,7 @@ bool sizing_mend(struct sizing *z, bool last)
     }
     for (uint32_t i = 0; i < n; i++)
         size[i] = value[symbol_of(z, i).i];
+    if (!failing)
+        z->first = z->first ? z->first : size;
     return !failing && feed(z, size);
 }

@@ -20,6 +20,7 @@ struct sizing {
     VEC(struct sizing_condition) conditions; /* those of sizes alone; empty: not looked for, or there are none */
     int64_t spent; /* of the work that sizes may take (SIZES_WORK) */
     VEC(const int64_t *) tried;  /* by symbol: sizes that need not be drawn again */
+    const int64_t *first;        /* the first at which the conditions held; NULL: there are none yet */
 };
 
 /* How the free symbols share a size. Forms from SIZES_OTHERS on have one symbol each: first all but that one are of the
@@ -38,6 +39,11 @@ bool sizing_is_alone(const struct sizing *, uint32_t form); /* is one symbol of 
 bool sizing_put(struct sizing *, int64_t size, uint32_t form, uint64_t most);
 /* Do the network's conditions hold, of those that sizes alone decide? */
 bool sizing_holds(struct sizing *);
+/* Draws inputs of the first sizes but for one symbol: graph.size_checks[check] does not hold for it, as it is too small
+ * (way 0), too large (1) or no multiple, or another one than its equal (2). False: no such size is given to the code.
+ */
+enum { SIZING_WAYS = 3 };
+bool sizing_break(struct sizing *, uint32_t check, uint32_t way);
 /* The first time that it is asked of the sizes at hand? */
 bool sizing_is_new(struct sizing *);
 /* Draws inputs of sizes at which they do, near those at hand: free symbols change one after the other, from the last or
