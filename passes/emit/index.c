@@ -276,6 +276,10 @@ expr_id em_tail(struct em *em, expr_id base, expr_id left, uint32_t lanes)
 
 expr_id em_pin(struct em *em, expr_id e, int64_t lo, int64_t hi)
 {
+    const int64_t divisor = ex_divisor(em->x, e);
     lreg v = em_index(em, e);
-    return em_symbol_new(em, lo, hi, (struct em_sym){.depth = em->top, .var = v});
+    expr_id pinned = em_symbol_new(em, lo, hi, (struct em_sym){.depth = em->top, .var = v});
+    if (divisor > 1 && lo < hi)
+        sym_narrow(em->x, ex_as_sym(em->x, pinned), lo, hi, divisor);
+    return pinned;
 }

@@ -12,7 +12,7 @@ void panel_decode(struct em *em, const struct tiling *t, expr_id base)
 {
     struct em_producer *p = em->decoded;
     struct em_layout l = {.n = 0};
-    struct em_if iff;
+    struct em_if iff = {.block = {0}};
     int64_t same[RANK_MAX];
     expr_id *points[TILE_VECTORS_MOST];
     for (uint32_t v = 0; v < t->n_pieces; v++) {
@@ -26,9 +26,11 @@ void panel_decode(struct em *em, const struct tiling *t, expr_id base)
     l.group = dot_group(em->m, t->n);
     l.block = l.group > 1 ? MATMUL_COLUMNS : p->box.extent[l.lanes];
     em_producer_begin(em, p, t->n->in[1], &l);
-    if (!p->keeper.i)
-        p->keeper = em_scratch(em, ELEM_I64, 1);
-    em_kept_begin(em, &iff, p->keeper, base);
+    if (!t->own_block) {
+        if (!p->keeper.i)
+            p->keeper = em_scratch(em, ELEM_I64, 1);
+        em_kept_begin(em, &iff, p->keeper, base);
+    }
     em_reduce_operand(em, t->n, t->n_pieces, points);
     em_if_end(em, &iff);
     em_producer_filled(em, p);

@@ -579,6 +579,7 @@ bool emit_tiled(struct em *em)
     if (partial_node(em))
         t.partial = em_scratch(em, ELEM_F32, (int64_t)s->nr * s->lanes);
     em_parallel_open(em, &par, l.loop, l.n);
+    t.own_block = par.n == 0 && !s->chunk && !s->k_block && em->k->count.i == blocks.i;
     for (uint32_t i = 0; i < l.n; i++)
         if (l.loop[i].dim >= 0)
             t.idx[l.loop[i].dim] = l.loop[i].var;

@@ -15,6 +15,7 @@ struct tiling {
     expr_id idx[RANK_MAX];
     expr_id piece[TILE_VECTORS_MOST]; /* index along vec of each vector of the current tile */
     uint32_t n_pieces;
+    bool own_block; /* no other parallel index has the block of vectors of this one */
     bool fixed_b; /* the rows of b are a parallel index: the tile has only those at row0 */
     int64_t lines; /* number of a product's rows that are a parallel index inside that of the panels, as far as known */
     expr_id line; /* the current one */

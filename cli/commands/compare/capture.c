@@ -228,24 +228,13 @@ static void capture_kernel(struct capture *d, uint32_t index)
             capture(d, index, k->outs.data[i]);
 }
 
-/* Kernel i, or the version of it, that has this name in some variant; NULL: neither has. A variant that has a program
- * of its own has left no kernels but the last one's, whose names they then are; *own: it is of the variant. */
-static const struct kernel *named(const struct compilation *c, uint32_t i, const char *name, bool *own)
+/* Kernel i of some variant, or the version of it, that has this name; NULL: none has. */
+static const struct kernel *named(const struct compilation *c, uint32_t i, const char *name)
 {
-    const char *last = c->suffixes.data[c->suffixes.n - 1];
-    uint32_t depth = 0;
-    for (const struct kernel *k = &c->module->fused.kernels.data[i]; k; k = k->version.of, depth++) {
-        const size_t stem = k->text ? strlen(k->name) - strlen(last) : 0;
-        for (uint32_t v = 0; stem && strncmp(k->name, name, stem) == 0 && v < c->suffixes.n; v++) {
-            if (strcmp(name + stem, c->suffixes.data[v]) != 0)
-                continue;
-            *own = c->levels.n > v || v + 1 == c->suffixes.n;
-            const struct kernel *at = c->levels.n > v ? &c->levels.data[v][i] : &c->module->fused.kernels.data[i];
-            for (uint32_t n = 0; at && n < depth; n++)
-                at = at->version.of;
-            return at;
-        }
-    }
+    for (uint32_t v = 0; v < c->levels.n; v++)
+        for (const struct kernel *k = &c->levels.data[v][i]; k; k = k->version.of)
+            if (k->text && strcmp(k->name, name) == 0)
+                return k;
     return NULL;
 }
 
@@ -265,10 +254,9 @@ static const struct captured_row *row_of(struct capture *d, uint32_t row)
         d->rows = NEW_ARRAY(&c->ctx->session, struct captured_row, c->kernel_rows.n + 1);
     struct captured_row *r = &d->rows[row];
     for (uint32_t i = 0; !r->known && i < c->module->fused.kernels.n; i++) {
-        bool own = false;
-        const struct kernel *code = named(c, i, c->kernel_rows.data[row].name, &own);
+        const struct kernel *code = named(c, i, c->kernel_rows.data[row].name);
         if (code)
-            *r = (struct captured_row){.known = true, .found = true, .kernel = i, .code = own ? code : NULL};
+            *r = (struct captured_row){.known = true, .found = true, .kernel = i, .code = code};
     }
     r->known = true;
     return r;

@@ -342,9 +342,9 @@ void never_find(struct prove *p)
     p->never = NEW_ARRAY(&p->run.c.ctx->session, bool, p->run.c.marks + 1);
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         struct sizes s = {.p = p, .x = p->run.c.ctx->exprs};
-        const struct kernel *of = prove_kernel(p, i), *names = of, *code = prove_code(p, i);
-        for (; code && names; code = code->version.of, names = names->version.of) {
-            const struct lowered_kernel *l = verdict_lowered(p, names, p->variant);
+        const struct kernel *of = prove_kernel(p, i), *code = prove_code(p, i);
+        for (; code; code = code->version.of) {
+            const struct lowered_kernel *l = verdict_lowered(p, code);
             if (!lacks(p, l))
                 continue;
             if (!s.n_computed)

@@ -157,19 +157,16 @@ static inline const struct kernel *prove_kernel(const struct prove *p, uint32_t 
     return &p->run.c.module->fused.kernels.data[i];
 }
 
-/* The kernel as the variant has it; NULL: it is not kept. */
+/* The kernel as the variant has it. */
 static inline const struct kernel *prove_code(const struct prove *p, uint32_t i)
 {
-    const struct compilation *c = &p->run.c;
-    if (c->levels.n > p->variant)
-        return &c->levels.data[p->variant][i];
-    return p->variant + 1 == c->suffixes.n ? prove_kernel(p, i) : NULL;
+    return &p->run.c.levels.data[p->variant][i];
 }
 
 /* Before the draws of a variant: objections to each kernel, and the axioms that it needs. False after a diagnostic. */
 bool verdict_begin(struct prove *);
-/* The kernel's function in the variant before its floats became residues; NULL: it has none. */
-const struct lowered_kernel *verdict_lowered(const struct prove *, const struct kernel *, uint32_t variant);
+/* What became of the function of prove_code, or of its other version, whose floats are residues; NULL: it has none. */
+const struct lowered_kernel *verdict_lowered(const struct prove *, const struct kernel *code);
 /* Finds loops and branches that no sizes of the kernels' values let run, of those that have not run. */
 void never_find(struct prove *);
 /* Has some loop or branch of the variant not run in PROVE_RUNS draws? Has one of these in the draw at hand? */

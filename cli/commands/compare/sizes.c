@@ -12,7 +12,7 @@ static const int64_t first_sizes[] = {2, 7, 16, 33};
 enum { SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
 /* Of one size beyond SIZES_MOST: elements of the inputs, and what a run may be estimated to take as floats (the field
  * takes some 20 times as long). And how many tuples of sizes are drawn. */
-enum { ELEMENTS_LONG = 1 << 17, LONG_NS = 20000000, DRAWN_MOST = 128 };
+enum { ELEMENTS_LONG = 1 << 17, LONG_NS = 60000000, DRAWN_MOST = 128 };
 /* Beyond so many elements of inputs the interpreter judges single kernels where these are all that need the size. */
 enum { ELEMENTS_WHOLE = 1 << 14 };
 /* Tuples of sizes that are drawn in any case, and how many values these may have: sizes decide which way integers go.
@@ -22,7 +22,7 @@ enum { TUPLES = 16 };
 /* Of all values in one draw that the interpreter judges as a whole: it has them in memory, of two graphs. */
 #define VALUES_MOST 0x1p27
 /* Elements of the inputs of all such draws. */
-#define ELEMENTS_REST ((uint64_t)1 << 23)
+#define ELEMENTS_REST ((uint64_t)1 << 24)
 /* Elements of inputs in all draws that are too large for the interpreter. */
 #define ELEMENTS_PARTS ((uint64_t)1 << 27)
 /* The same where kernels have two parallel indices, and the largest size. */
@@ -267,7 +267,8 @@ static bool draw_rest(struct prove *p)
 static bool draw_tuples(struct prove *p)
 {
     bool ok = true;
-    for (uint32_t k = 0; ok && k < TUPLES && !p->now->ended; k++)
+    for (uint32_t k = 0;
+         ok && !p->now->ended && (k < TUPLES || (k < DRAWN_MOST && verdict_lacks_integers(p, p->now->draws, 0))); k++)
         if (resize(p, DRAWN_MOST + k, SIZES_DRAWN, ELEMENTS_WHOLE) && value_elements(p) <= VALUES_TUPLE)
             ok = prove_draw(p, 10 * INTEGER_DRAWS + k, DRAW_ALL);
     return ok;

@@ -28,25 +28,28 @@ const struct axiom_text axioms[AXIOM_COUNT] = {
 
 /* ---- what stands against a kernel before it runs ----------------------------------------------------------------- */
 
-/* By its name, which is that of the last variant's. */
-const struct lowered_kernel *verdict_lowered(const struct prove *p, const struct kernel *k, uint32_t variant)
+const struct lowered_kernel *verdict_lowered(const struct prove *p, const struct kernel *code)
 {
     const struct compilation *c = &p->run.c;
-    const char *last = c->suffixes.data[c->suffixes.n - 1], *own = c->suffixes.data[variant];
-    size_t stem = k->text ? strlen(k->name) - strlen(last) : 0;
-    for (uint32_t i = 0; stem && i < c->lowered.n; i++)
-        if (strncmp(c->lowered.data[i].kernel, k->name, stem) == 0 &&
-            strcmp(c->lowered.data[i].kernel + stem, own) == 0)
+    for (uint32_t i = 0; code->text && i < c->lowered.n; i++)
+        if (strcmp(c->lowered.data[i].kernel, code->name) == 0)
             return &c->lowered.data[i];
     return NULL;
 }
 
-/* Why the kernel's code, or that of its other version, stayed that of floats; NULL: it did not. */
-static const char *field_why(const struct prove *p, const struct kernel *k, uint32_t variant)
+/* The code of kernel k in the variant, or that of its other version (1); NULL: it has none. */
+static const struct kernel *code_of(const struct prove *p, const struct kernel *k, uint32_t version)
 {
-    const struct kernel *both[2] = {k, k->version.of};
+    const struct kernel *code = prove_code(p, (uint32_t)(k - p->run.c.module->fused.kernels.data));
+    return version ? code->version.of : code;
+}
+
+/* Why the kernel's code, or that of its other version, stayed that of floats; NULL: it did not. */
+static const char *field_why(const struct prove *p, const struct kernel *k)
+{
+    const struct kernel *both[2] = {code_of(p, k, 0), code_of(p, k, 1)};
     for (uint32_t i = 0; i < 2 && both[i]; i++) {
-        const struct lowered_kernel *l = verdict_lowered(p, both[i], variant);
+        const struct lowered_kernel *l = verdict_lowered(p, both[i]);
         if (l && l->facts.why)
             return l->facts.why;
     }
@@ -54,10 +57,10 @@ static const char *field_why(const struct prove *p, const struct kernel *k, uint
 }
 
 /* Does its code round f64 where the network does not? In the field f32 and f64 are the same numbers. */
-static bool rounds_wide(const struct prove *p, const struct kernel *k, uint32_t variant)
+static bool rounds_wide(const struct prove *p, const struct kernel *k)
 {
     const struct graph *g = p->run.c.graph;
-    const struct kernel *both[2] = {k, k->version.of};
+    const struct kernel *both[2] = {code_of(p, k, 0), code_of(p, k, 1)};
     bool wide = false, rounds = false;
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         const struct node *n = graph_node(g, k->nodes.data[i]);
@@ -68,21 +71,21 @@ static bool rounds_wide(const struct prove *p, const struct kernel *k, uint32_t 
             }
     }
     for (uint32_t i = 0; i < 2 && both[i] && wide && !rounds; i++) {
-        const struct lowered_kernel *l = verdict_lowered(p, both[i], variant);
+        const struct lowered_kernel *l = verdict_lowered(p, both[i]);
         if (l && l->facts.rounds_wide)
             return true;
     }
     return false;
 }
 
-static const char *kernel_why(const struct prove *p, const struct kernel *k, uint32_t variant)
+static const char *kernel_why(const struct prove *p, const struct kernel *k)
 {
     const struct graph *g = p->run.c.graph;
     if (k->kind == KERNEL_OPAQUE && graph_node(g, k->anchor)->op == OP_STRING)
         return "a function of the runtime computes it of strings";
-    if (field_why(p, k, variant))
-        return field_why(p, k, variant);
-    if (rounds_wide(p, k, variant))
+    if (field_why(p, k))
+        return field_why(p, k);
+    if (rounds_wide(p, k))
         return "its code rounds f64 to a narrower float, which the network does not";
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         const char *why = chance_why(graph_node(g, k->nodes.data[i]));
@@ -103,7 +106,7 @@ static void kernel_integers(struct prove *p, const struct kernel *k, struct verd
     p->many |= v->uses[AXIOM_INTEGERS] && !v->why;
 }
 
-static void kernel_axioms(struct prove *p, const struct kernel *k, uint32_t variant, struct verdict *v)
+static void kernel_axioms(struct prove *p, const struct kernel *k, struct verdict *v)
 {
     const struct graph *g = p->run.c.graph;
     for (uint32_t i = 0; i < k->nodes.n; i++) {
@@ -113,9 +116,9 @@ static void kernel_axioms(struct prove *p, const struct kernel *k, uint32_t vari
         v->uses[AXIOM_EXPONENTIALS] |= op == OP_EXP;
         v->uses[AXIOM_RUNTIME] |= op_shape(op) == SHAPE_OPAQUE;
     }
-    const struct kernel *both[2] = {k, k->version.of};
+    const struct kernel *both[2] = {code_of(p, k, 0), code_of(p, k, 1)};
     for (uint32_t i = 0; i < 2 && both[i]; i++) {
-        const struct lowered_kernel *l = verdict_lowered(p, both[i], variant);
+        const struct lowered_kernel *l = verdict_lowered(p, both[i]);
         v->uses[AXIOM_FRACTIONS] |= l && l->facts.fractions;
         v->uses[AXIOM_UNDERFLOW] |= l && l->facts.underflow;
         v->uses[AXIOM_ROUNDING] |= l && l->facts.rounds;
@@ -183,9 +186,9 @@ bool verdict_begin(struct prove *p)
     p->never = NULL;
     p->many = p->by_data = sym_next(c->ctx->exprs, SYM_VALUE, (sym_id){0}).i;
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
-        p->now->of[i].why = kernel_why(p, prove_kernel(p, i), p->variant);
-        p->now->of[i].floats = !!field_why(p, prove_kernel(p, i), p->variant);
-        kernel_axioms(p, prove_kernel(p, i), p->variant, &p->now->of[i]);
+        p->now->of[i].why = kernel_why(p, prove_kernel(p, i));
+        p->now->of[i].floats = !!field_why(p, prove_kernel(p, i));
+        kernel_axioms(p, prove_kernel(p, i), &p->now->of[i]);
         kernel_integers(p, prove_kernel(p, i), &p->now->of[i]);
         kernel_tells(p, prove_kernel(p, i), &p->now->of[i]);
         p->calls |= prove_kernel(p, i)->kind == KERNEL_OPAQUE;
@@ -216,10 +219,10 @@ void verdict_end(struct prove *p)
 /* A loop or branch of a kernel or of its other version: next after `at`, from 0 on; false: none is left. */
 static bool block_next(const struct prove *p, const struct kernel *k, uint32_t *at, uint32_t *mark)
 {
-    const struct kernel *both[2] = {k, k->version.of};
+    const struct kernel *both[2] = {code_of(p, k, 0), code_of(p, k, 1)};
     uint32_t before = 0;
     for (uint32_t i = 0; i < 2 && both[i]; i++) {
-        const struct lowered_kernel *l = verdict_lowered(p, both[i], p->variant);
+        const struct lowered_kernel *l = verdict_lowered(p, both[i]);
         const uint32_t n = l ? l->facts.blocks : 0;
         if (*at < before + n) {
             *mark = l->facts.first + (*at)++ - before;

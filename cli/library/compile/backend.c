@@ -231,14 +231,14 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
     if (!emit_kernels(m, c->variants.n, suffix))
         return false;
     struct kernel *level = m->fused.kernels.data;
-    if (c->base) { /* the program follows; the next level overwrites these */
-        bool last = v == c->targets.data[c->targets.n - 1];
+    if (!c->base && !emit_program(m, &level, &suffix, 1))
+        return false;
+    const bool last = v == c->targets.data[c->targets.n - 1]; /* the next level overwrites these */
+    VEC_PUSH(m->arena, &c->levels, last ? level : arena_copy(m->arena, level, m->fused.kernels.n * sizeof *level));
+    if (c->base) { /* the program follows */
         variant_add(c, v);
-        VEC_PUSH(m->arena, &c->levels, last ? level : arena_copy(m->arena, level, m->fused.kernels.n * sizeof *level));
         return true;
     }
-    if (!emit_program(m, &level, &suffix, 1))
-        return false;
     if (targets_static(c->options)) {
         if (!static_check(c))
             return false;

@@ -63,7 +63,7 @@ struct compilation {
     uint32_t n_emitted; /* kernels, of all variants */
     uint32_t debug_lines; /* of the units' texts so far, for -g */
     const struct variant *base; /* the program is for all targets, compiled for this one; NULL: each has its own */
-    VEC(struct kernel *) levels; /* kernels by target, for the program */
+    VEC(struct kernel *) levels; /* kernels by target */
     VEC(struct art_kernel) kernel_rows;
     uint32_t first_rows; /* of these that belong to the first variant */
     VEC(struct art_variant) variants;
