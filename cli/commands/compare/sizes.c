@@ -13,6 +13,7 @@ enum { SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
 /* Of one size beyond SIZES_MOST: elements of the inputs, and what a run may be estimated to take as floats (the field
  * takes some 20 times as long). And how many tuples of sizes are drawn. */
 enum { ELEMENTS_LONG = 1 << 17, LONG_NS = 60000000, DRAWN_MOST = 128 };
+#define VALUES_LONG 0x1p22 /* of the run before */
 /* Beyond so many elements of inputs the interpreter judges single kernels where these are all that need the size. */
 enum { ELEMENTS_WHOLE = 1 << 14 };
 /* Tuples of sizes that are drawn in any case, and how many values these may have: sizes decide which way integers go.
@@ -222,13 +223,15 @@ static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool agai
     return ok;
 }
 
-/* Sizes beyond SIZES_MOST, until a run takes long. False: nothing more is to be drawn. */
+/* Sizes beyond SIZES_MOST, until a run takes long or has many values. False: nothing more is to be drawn. */
 static bool draw_long(struct prove *p, uint32_t form, uint32_t *draw, struct size_list *gained)
 {
-    bool on = true;
-    p->run.ns = 0;
-    for (int64_t size = SIZES_MOST; on && size < LATER_MOST && p->run.ns < LONG_NS; size += size / 4 + 1)
+    bool on = true, more = true;
+    for (int64_t size = SIZES_MOST; on && more && size < LATER_MOST; size += size / 4 + 1) {
+        p->run.ns = 0;
         on = draw_size(p, (struct sized){size, form}, ELEMENTS_LONG, false, draw, gained);
+        more = p->run.ns < LONG_NS && value_elements(p) < VALUES_LONG;
+    }
     return on;
 }
 
