@@ -725,6 +725,15 @@ def test_argmax_and_nan(tmp_path):
     assert variant["program"]["proved"] and [w for k, w in why.items() if "most" in k] == [None] and any("NaN" in (w or "") for w in why.values()), why
 
 
+def test_nan_where_it_is_looked_for(tmp_path):
+    """NaN has no sign in the field, and needs none: only the input that is asked for NaN gets it, and argmax's gets none."""
+    nodes = [helper.make_node("IsNaN", ["x"], ["a"], "nan"), helper.make_node("Sign", ["y"], ["b"], "sign"),
+             helper.make_node("ArgMax", ["z"], ["c"], "most", axis=1, keepdims=0)]
+    path = save(tmp_path / "net.onnx", nodes, [value(name, [4, 7]) for name in "xyz"],
+                [value("a", [4, 7], BOOL), value("b", [4, 7]), value("c", [4], INT64)])
+    proof(path, status=0)
+
+
 ONCE = {"ThresholdedRelu": {"alpha": 2.0}}
 
 

@@ -52,18 +52,19 @@ enum {
 enum { TIED_EACH = 4, TIED_BITS = 10, TIED_ZEROS = 3 };
 
 /* One of few floats. Of each eight draws one has -inf only, as a maximum of many elements is -inf in no other. */
-static uint32_t draw_tied(const struct prove *p, uint64_t r, uint32_t draw)
+static uint32_t draw_tied(uint8_t read_by, uint64_t r, uint32_t draw)
 {
     static const uint32_t special[] = {FIELD_PLUS_INF, FIELD_MINUS_INF, FIELD_NAN};
     static const uint8_t other[] = {64, 16, 4, 2}; /* of 64, that may be another one than 0 */
-    if (p->special && draw % 8 == 7)
+    if (read_by & PROVE_TESTS && draw % 8 == 7)
         return FIELD_MINUS_INF;
-    if (p->special && r >> 62 == 0)
-        return special[r % (COUNT_OF(special) - p->orders)];
+    if (read_by & PROVE_TESTS && r >> 62 == 0)
+        return special[r % (COUNT_OF(special) - !!(read_by & PROVE_ORDERS))];
     return field_of_integer((r >> 8) % 64 < other[draw % COUNT_OF(other)] ? (int64_t)(r % 5) - 2 : 0);
 }
 
-void prove_draw_tied(const struct prove *p, enum elem elem, void *data, size_t n, uint64_t *state, uint32_t draw)
+void prove_draw_tied(const struct prove *p, value_id v, enum elem elem, void *data, size_t n, uint64_t *state,
+                     uint32_t draw)
 {
     const bool runs = p->run.keep && draw % (2 * TIED_EACH) >= TIED_EACH;
     uint64_t left = 0;
@@ -71,7 +72,7 @@ void prove_draw_tied(const struct prove *p, enum elem elem, void *data, size_t n
     for (size_t i = 0; i < n; i++) {
         const uint64_t r = integer_random(state);
         if (!runs || !left--) {
-            x = draw_tied(p, r, runs && r >> 62 < 2 ? TIED_ZEROS : draw);
+            x = draw_tied(p->special ? p->read_by[v.i] : 0, r, runs && r >> 62 < 2 ? TIED_ZEROS : draw);
             left = (r >> 32) % ((uint64_t)1 << ((r >> 56) % TIED_BITS));
         }
         field_store(elem, x, false, (char *)data + i * elem_size(elem));
@@ -152,7 +153,7 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
             file_tensor_random(t, draw * p->run.s.api->n_in + i + 1);
         const bool tied = p->tied && !role->decides && whole && field_form(t->elem);
         if (tied)
-            prove_draw_tied(p, t->elem, t->data, t->size / size, &state, draw);
+            prove_draw_tied(p, p->run.c.graph->inputs.data[i].value, t->elem, t->data, t->size / size, &state, draw);
         for (size_t k = 0; !tied && k + size <= t->size && whole && field_form(t->elem); k += size) {
             const uint64_t r = integer_random(&state);
             const bool counts = role->counts && r >> 62 != 0;

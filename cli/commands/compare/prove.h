@@ -125,7 +125,7 @@ struct prove {
     bool compared; /* integers are drawn from those that the network compares with */
     bool tied; /* floats are drawn from few numbers */
     bool special; /* some of these are infinite or NaN, because the variant tests for them */
-    bool orders; /* and none is NaN, because an argreduce of the variant chooses among floats */
+    uint8_t *read_by; /* by value: PROVE_TESTS and PROVE_ORDERS, if what depends on it does so */
     double *ties; /* by value: argreduce's choices among equal elements */
     double *infinite; /* two by value: elements +inf, then -inf, of which isinf computed it */
     const struct tensor **given; /* by value: inputs of the draw at hand */
@@ -198,8 +198,10 @@ bool verdict_tells(const struct prove *, const struct node *);
 /* Wants what a draw shows of a watched value; then, when the draw was evaluated, counts that. */
 void prove_want(struct prove *, value_id);
 void prove_count(struct prove *, value_id);
-/* Floats of few numbers, for draw `draw`. */
-void prove_draw_tied(const struct prove *, enum elem, void *data, size_t n, uint64_t *state, uint32_t draw);
+/* Compares floats, or looks for NaN or infinity; an argreduce, which has no place for NaN among floats. */
+enum { PROVE_TESTS = 1, PROVE_ORDERS = 2 };
+/* Floats of few numbers for value v, in draw `draw`. */
+void prove_draw_tied(const struct prove *, value_id v, enum elem, void *data, size_t n, uint64_t *state, uint32_t draw);
 /* In so many draws a kernel has to run. */
 uint32_t verdict_enough(const struct verdict *);
 /* NULL: kernel i is proved. */

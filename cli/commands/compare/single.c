@@ -156,7 +156,7 @@ void single_draw(struct prove *p)
             continue;
         struct tensor *t = p->run.got[v.i];
         const size_t size = elem_size(t->elem);
-        prove_draw_tied(p, t->elem, t->data, (size_t)n, &p->part.state, p->part.draw);
+        prove_draw_tied(p, v, t->elem, t->data, (size_t)n, &p->part.state, p->part.draw);
         for (int64_t k = 0; k < n; k++)
             memcpy((void *)(uintptr_t)at[k], (const char *)t->data + (size_t)k * size, size);
     }

@@ -141,6 +141,30 @@ static void kernel_tells(struct prove *p, const struct kernel *k, struct verdict
     }
 }
 
+static uint8_t reads(const struct graph *g, const struct node *n)
+{
+    if (n->op == OP_ISNAN || n->op == OP_ISINF || n->op == OP_LT || n->op == OP_LE)
+        return PROVE_TESTS;
+    return n->op == OP_ARGREDUCE && elem_class(value_type(g, n->in[0])->elem) == 'F' ? PROVE_ORDERS : 0;
+}
+
+/* Which values reach a test or an order. All that a node with loops or branches reads, or one of these, reaches both.
+ */
+static void find_reads(struct prove *p)
+{
+    const struct graph *g = p->run.c.graph;
+    p->read_by = NEW_ARRAY(&p->run.c.ctx->session, uint8_t, g->values.n + 1);
+    for (uint32_t region = g->regions.n; region-- > 1;)
+        for (uint32_t i = g->regions.data[region].nodes.n; i-- > 0;) {
+            const struct node *n = graph_node(g, g->regions.data[region].nodes.data[i]);
+            uint8_t by = region > 1 || n->n_region ? PROVE_TESTS | PROVE_ORDERS : reads(g, n);
+            for (uint32_t k = 0; k < n->n_out; k++)
+                by |= p->read_by[n->out[k].i];
+            for (uint32_t k = 0; k < n->n_in; k++)
+                p->read_by[n->in[k].i] |= by;
+        }
+}
+
 bool verdict_tells(const struct prove *p, const struct node *n)
 {
     const struct graph *g = p->run.c.graph;
@@ -162,18 +186,6 @@ static double told(const struct prove *p, const struct node *n)
     return n->op == OP_ISINF ? fmin(shown, fmin(found[0], found[1])) : shown;
 }
 
-/* Does an argreduce of the kernel choose among floats? NaN has no place in the order of residues, but one in the order
- * of floats that its code has. */
-static bool orders_floats(const struct graph *g, const struct kernel *k)
-{
-    bool orders = false;
-    for (uint32_t i = 0; i < k->nodes.n; i++) {
-        const struct node *n = graph_node(g, k->nodes.data[i]);
-        orders |= n->op == OP_ARGREDUCE && elem_class(value_type(g, n->in[0])->elem) == 'F';
-    }
-    return orders;
-}
-
 bool verdict_begin(struct prove *p)
 {
     const struct compilation *c = &p->run.c;
@@ -182,7 +194,7 @@ bool verdict_begin(struct prove *p)
     integers_origins(&p->integers, c->graph);
     p->ties = NEW_ARRAY(&c->ctx->session, double, c->graph->values.n + 1);
     p->infinite = NEW_ARRAY(&c->ctx->session, double, 2 * (size_t)c->graph->values.n + 2);
-    p->special = p->orders = p->calls = false;
+    p->special = p->calls = false;
     p->never = NULL;
     p->many = p->by_data = sym_next(c->ctx->exprs, SYM_VALUE, (sym_id){0}).i;
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
@@ -192,8 +204,8 @@ bool verdict_begin(struct prove *p)
         kernel_integers(p, prove_kernel(p, i), &p->now->of[i]);
         kernel_tells(p, prove_kernel(p, i), &p->now->of[i]);
         p->calls |= prove_kernel(p, i)->kind == KERNEL_OPAQUE;
-        p->orders |= orders_floats(c->graph, prove_kernel(p, i));
     }
+    find_reads(p);
     if (p->marks || !c->marks)
         return true;
     void *at = mmap((void *)FIELD_MARKS, c->marks, PROT_READ | PROT_WRITE,
