@@ -50,7 +50,7 @@ enum { FIELD_STEP = 416, FIELD_STEP_NEAR = 53261 };
 #define FIELD_PLACE_FAR 0x7f900000u /* from FIELD_NEAR on */
 #define FIELD_UNDER 0x47198690u  /* -87 */
 #define FIELD_LOWEST 0x09808c64u /* -FLT_MAX: of all numbers but -inf and -87 the first in the order */
-#define FIELD_BF16_MOST 0x25e5c7f4u/* the greatest bf16, which masks add */
+#define FIELD_BF16_MOST 0x25e5c7f4u /* the greatest bf16, which masks add */
 
 /* The product of the numbers is the product of their residues over 2^32. t: below N 2^32. */
 static inline uint32_t field_reduced(uint64_t t)

@@ -152,15 +152,15 @@ PAST = [
 
 def texts():
     """The compiler's files with all of the bugs, each on by MCC_MUTANT=ROW.1 (mutant.c): {path: bytes}"""
-    texts = {path.relative_to(ROOT): path.read_bytes() for top in (*FOLDERS, "Makefile") for path in (ROOT / top, *(ROOT / top).rglob("*")) if path.is_file()}
+    found = {path.relative_to(ROOT): path.read_bytes() for top in (*FOLDERS, "Makefile") for path in (ROOT / top, *(ROOT / top).rglob("*")) if path.is_file()}
     for i, (_, _, file, old, new, _, _) in enumerate(PAST):
         if not file:
             continue
-        text = texts[pathlib.Path(file)]
+        text = found[pathlib.Path(file)]
         if text.count(old.encode()) != 1:
             raise RuntimeError(f"{file}: the text is not there once: {old}")
-        texts[pathlib.Path(file)] = text.replace(old.encode(), new.replace("BUG", f"mutant({i})").encode())
-    return texts
+        found[pathlib.Path(file)] = text.replace(old.encode(), new.replace("BUG", f"mutant({i})").encode())
+    return found
 
 
 def build():

@@ -125,7 +125,7 @@ struct prove {
     bool compared; /* integers are drawn from those that the network compares with */
     bool tied; /* floats are drawn from few numbers */
     bool special; /* some of these are infinite or NaN, because the variant tests for them */
-    uint8_t *read_by; /* by value: PROVE_TESTS and PROVE_ORDERS, if what depends on it does so */
+    uint8_t *read_by; /* by value, what depends on it: PROVE_TESTS, PROVE_ORDERS */
     double *ties; /* by value: argreduce's choices among equal elements */
     double *infinite; /* two by value: elements +inf, then -inf, of which isinf computed it */
     const struct tensor **given; /* by value: inputs of the draw at hand */
@@ -198,7 +198,7 @@ bool verdict_tells(const struct prove *, const struct node *);
 /* Wants what a draw shows of a watched value; then, when the draw was evaluated, counts that. */
 void prove_want(struct prove *, value_id);
 void prove_count(struct prove *, value_id);
-/* Compares floats, or looks for NaN or infinity; an argreduce, which has no place for NaN among floats. */
+/* A comparison, or a test for NaN or infinity; an argreduce of floats, whose code orders NaN as the field does not. */
 enum { PROVE_TESTS = 1, PROVE_ORDERS = 2 };
 /* Floats of few numbers for value v, in draw `draw`. */
 void prove_draw_tied(const struct prove *, value_id v, enum elem, void *data, size_t n, uint64_t *state, uint32_t draw);

@@ -8,6 +8,6 @@ enum { REFUSAL_ELEMENTS = 1 << 24 };
 
 /* The interpreter runs the graph after legalization on the inputs of the run at hand, which has ended with the error
  * p->run.s.error or with none. If one of the two refuses the inputs and the other one does not, p->now->ended says so.
- * Nothing is said once p->refusals is used up. Of a run that
- * was too long few elements are computed; after some of these p->now->ended says that, too. */
+ * Nothing is said once p->refusals is used up. Of a run that was too long few elements are computed; after some of
+ * these p->now->ended says that, too. */
 void refusal_judge(struct prove *);

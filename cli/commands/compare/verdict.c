@@ -148,16 +148,18 @@ static uint8_t reads(const struct graph *g, const struct node *n)
     return n->op == OP_ARGREDUCE && elem_class(value_type(g, n->in[0])->elem) == 'F' ? PROVE_ORDERS : 0;
 }
 
-/* Which values reach a test or an order. All that a node with loops or branches reads, or one of these, reaches both.
- */
+/* Which values reach a test or an order. What loops and branches read, and their nodes, reaches all that there are. */
 static void find_reads(struct prove *p)
 {
     const struct graph *g = p->run.c.graph;
+    uint8_t any = 0;
     p->read_by = NEW_ARRAY(&p->run.c.ctx->session, uint8_t, g->values.n + 1);
+    for (uint32_t i = 1; i < g->nodes.n; i++)
+        any |= g->nodes.data[i].dead ? 0 : reads(g, &g->nodes.data[i]);
     for (uint32_t region = g->regions.n; region-- > 1;)
         for (uint32_t i = g->regions.data[region].nodes.n; i-- > 0;) {
             const struct node *n = graph_node(g, g->regions.data[region].nodes.data[i]);
-            uint8_t by = region > 1 || n->n_region ? PROVE_TESTS | PROVE_ORDERS : reads(g, n);
+            uint8_t by = region > 1 || n->n_region ? any : reads(g, n);
             for (uint32_t k = 0; k < n->n_out; k++)
                 by |= p->read_by[n->out[k].i];
             for (uint32_t k = 0; k < n->n_in; k++)
