@@ -300,6 +300,15 @@ value_id b_mean(struct builder *b, value_id x, const int64_t *axes, uint32_t n, 
 value_id b_argreduce(struct builder *b, value_id x, int32_t axis, bool max, bool last)
 {
     struct attr attrs[] = {attr_int("axis", axis), attr_int("max", max), attr_int("last", last)};
+    const expr_id none = ex_const(b->x, 0);
+    const struct type *t = x.i ? value_type(b->g, x) : NULL;
+    expr_id lines = ex_const(b->x, 1);
+    if (t && ex_lo(b->x, t->dims[axis]) < 1) {
+        for (int32_t d = 0; d < t->rank; d++)
+            lines = d == axis ? lines : ex_mul(b->x, lines, t->dims[d]);
+        b_assert(b, ex_or(b->x, ex_lt(b->x, none, t->dims[axis]), ex_eq(b->x, lines, none)), EVAL_SHAPE,
+                 "argreduce: axis %d has 0 elements", (int)axis);
+    }
     return b_op(b, OP_ARGREDUCE, &x, 1, attrs, 3);
 }
 

@@ -176,7 +176,7 @@ enum eval_status eval_argreduce(struct eval *e, const struct node *n, struct ten
     enum elem wide = wide_elem(e, x->elem);
     int64_t dim = x->dims[axis], inner = dims_count(x->dims + axis + 1, x->rank - axis - 1);
     TRY(eval_result(e, n, 0, out));
-    if (dim == 0 || tensor_count(out) * dim != tensor_count(x))
+    if ((dim == 0 && tensor_count(out) > 0) || tensor_count(out) * dim != tensor_count(x))
         return eval_fail(e, EVAL_SHAPE, "argreduce: axis %d has %lld elements", axis, (long long)dim);
     for (int64_t k = 0; k < tensor_count(out); k++) {
         int64_t best = 0, best_at = 0, v, base = k / inner * dim * inner + k % inner;

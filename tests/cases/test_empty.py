@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper
 
+from support.artifact import ModelError
 from support.compare import Model, difference, node, node_graph
 from support.tool import value
 
@@ -286,3 +287,13 @@ def test_dims_of_two_symbols(tmp_path):
                   {"first": np.array([0]), "second": np.array([1]), "two": np.array(2, F)})
     for shape, want in (((1, 0), (0, 0)), ((0, 1), (0, 1)), ((0, 0), (0, 0)), ((1, 3), (1, 3)), ((3, 3), (3, 3)), ((2, 3), (2, 3))):
         model.compare([np.ones(shape, F)], [np.full(want, 3, F)])
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+def test_position_of_nothing(tmp_path, op):
+    """An axis of no elements has no largest element, so that the run is refused, unless the result has no elements either."""
+    model = Model(tmp_path, [node(op, "x", "y", axis=1, keepdims=0)], [value("x", ["m", "n"])], [value("y", ["m"], T.INT64)])
+    model.compare([np.zeros((0, 0), F)], [np.zeros(0, np.int64)])
+    model.compare([np.float32([[1, 3, 2], [2, 0, 0]])])
+    with pytest.raises(ModelError, match="axis 1 has 0 elements"):
+        model.run([np.zeros((2, 0), F)])
