@@ -890,6 +890,20 @@ static void mark(struct lowering *l, lblock b, bool parallel)
     lf_stmt(l->f, l->b, L_STORE, in, 3);
 }
 
+/* Counts the statement at hand, a question whether the run is cancelled, and ends the run if there were too many. */
+static void count_poll(struct lowering *l)
+{
+    struct ltype index = {ELEM_I64, 1};
+    const lreg zero = constant(l, index, 0), page = constant(l, index, (uint64_t)FIELD_MARKS - FIELD_POLLS),
+               at = op1(l, L_ADDRESS, (struct ltype){ELEM_I64, 0}, page), last = op2(l, L_LOAD, index, at, zero),
+               now = op2(l, L_ADD, index, last, constant(l, index, 1)), in[3] = {at, zero, now};
+    lf_stmt(l->f, l->b, L_STORE, in, 3);
+    const lreg few = op2(l, L_LT, (struct ltype){ELEM_BOOL, 1}, now, constant(l, index, FIELD_POLLS_MOST));
+    struct lstmt *check = lf_stmt(l->f, l->b, L_CHECK, &few, 1);
+    check->imm = -7; /* MCC_E_CANCELLED */
+    check->name = "a loop runs too long";
+}
+
 static void lower_block(struct lowering *l, const struct ltype *types, lblock b, bool parallel)
 {
     struct lblk *blk = &l->f->blocks.data[b.i];
@@ -901,8 +915,11 @@ static void lower_block(struct lowering *l, const struct ltype *types, lblock b,
     l->b = b;
     if (b.i != 1 && l->facts->marked)
         mark(l, b, parallel);
-    for (uint32_t i = 0; i < n && !l->facts->why; i++)
+    for (uint32_t i = 0; i < n && !l->facts->why; i++) {
+        if (l->facts->marked && old[i].op == L_CALL && strcmp(old[i].name, "mcc_rt_poll") == 0)
+            count_poll(l);
         lower(l, types, old[i]);
+    }
     l->b = outer;
 }
 

@@ -140,8 +140,11 @@ struct lfunc *lf_part(const struct lfunc *, const char *name);
 void lf_tidy(struct lfunc *); /* common subexpression and dead code elimination (ir/loop/tidy.c) */
 /* Adds statements that choose between -0 and +0 to L_MIN and L_MAX of floats (ir/loop/extremes.c). */
 void lf_settle_zeros(struct lfunc *);
-/* Where mcc prove has the bytes of loops and branches that run. */
+/* Where mcc prove has the bytes of loops and branches that run. Before them, in a page of its own, is a u64: how often
+ * functions have asked whether the run is cancelled, as each trip of a network's loop does. The last time ends the run.
+ */
 #define FIELD_MARKS 0x200000000000
+enum { FIELD_POLLS = 4096, FIELD_POLLS_MOST = 1 << 16 };
 /* What became of a function in the field. */
 struct field_facts {
     const char *why; /* the first statement without a meaning there; NULL: none */

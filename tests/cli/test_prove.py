@@ -631,7 +631,7 @@ def test_single_kernels(tmp_path):
         assert schema.wrong(data, SCHEMA, SCHEMA) is None
         return data["result"]["variants"][0]
     whole = found()
-    assert whole["sizes"] == "n=1; n=2" and "n=6;" in whole["sizes_of_single_kernels"] and whole["program"]["proved"]
+    assert whole["sizes"] == "n=1; n=2; n=0" and "n=6;" in whole["sizes_of_single_kernels"] and whole["program"]["proved"]
     assert all(k["proved"] for k in whole["kernels"])
     changed = [found(f"--mutate={site}") for site in range(12, 45, 8)]
     assert any(v["program"]["proved"] and any("elements differ" in (k["why"] or "") for k in v["kernels"]) for v in changed)

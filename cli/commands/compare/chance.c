@@ -125,12 +125,21 @@ bool chance_empty(const struct graph *g, value_id v)
     return has_none(g, value_type(g, v));
 }
 
+static bool is_extreme(const char *monoid)
+{
+    return strcmp(monoid, "max") == 0 || strcmp(monoid, "min") == 0;
+}
+
+static bool is_logical(const char *monoid)
+{
+    return strcmp(monoid, "and") == 0 || strcmp(monoid, "or") == 0;
+}
+
 double chance_shows(const struct capture *d, const struct node *n)
 {
     const struct graph *g = d->c.graph;
     const char *monoid = node_str(n, "monoid", "");
-    bool extreme = strcmp(monoid, "max") == 0 || strcmp(monoid, "min") == 0,
-         choice = extreme || strcmp(monoid, "and") == 0 || strcmp(monoid, "or") == 0;
+    const bool extreme = is_extreme(monoid), choice = extreme || is_logical(monoid);
     if (n->op != OP_ARGREDUCE && (!choice || (n->op != OP_REDUCE && n->op != OP_WINDOW && n->op != OP_CUMULATE)))
         return INFINITY;
     if ((extreme && n->op == OP_REDUCE && is_shift(g, n->out[0], false, 0)) || chance_empty(g, n->in[0]))
@@ -163,6 +172,13 @@ static bool is_choice(const struct graph *g, const struct node *n)
     case OP_CONVERT: return value_type(g, n->out[0])->elem == ELEM_BOOL;
     default: return false;
     }
+}
+
+bool chance_hides(const struct graph *g, const struct node *n)
+{
+    const char *monoid = node_str(n, "monoid", "");
+    return is_choice(g, n) || n->op == OP_ARGREDUCE || chance_tells(g, n) || chance_why(n) || is_extreme(monoid) ||
+           is_logical(monoid);
 }
 
 double chance_choices(const struct capture *d, const struct node *n, int64_t least)

@@ -22,6 +22,8 @@ bool chance_empty(const struct graph *, value_id);
 double chance_shows(const struct capture *, const struct node *);
 /* So often or more: one that is left out stays unseen with a probability of e^-8. */
 enum { CHANCE_ENOUGH = 8 };
+/* May the node's result be the same though an operand is another one, as a maximum hides the smaller one? */
+bool chance_hides(const struct graph *, const struct node *);
 /* In the run in progress, how many elements the node chooses between two of, each by what was drawn: of comparisons,
  * `and`, selects, maxima of two. INFINITY: it does not choose, or computes no element at any size. least: it computes
  * so many, whatever the sizes say. */

@@ -2,7 +2,9 @@
  * included; the kernels inside are proved with it, if they ran. So it is with a function of the runtime. */
 #include "cli/commands/compare/control.h"
 
-enum { VIEWS = 8 }; /* between two kernels */
+#include "cli/commands/compare/chance.h"
+
+enum { VIEWS = 8, LOOPS = 4 }; /* views between two kernels; loops that read one another's values */
 
 uint32_t control_of(const struct prove *p, const struct kernel *k)
 {
@@ -37,9 +39,33 @@ bool control_lacks(const struct prove *p)
     return false;
 }
 
+static const char *against(const struct prove *p, const struct certificate *c, uint32_t kernel, int loops);
+
+/* Is the kernel, or the loop or branch that it is inside of, a proved one that hides nothing of what it reads? Then
+ * what reads its values shows what it read. */
+static bool is_clear(const struct prove *p, const struct certificate *c, uint32_t kernel, int loops)
+{
+    const struct graph *g = p->run.c.graph;
+    const uint32_t top = prove_kernel(p, kernel)->region.i == 1 ? kernel : control_of(p, prove_kernel(p, kernel));
+    if (top == UINT32_MAX || prove_kernel(p, top)->kind != KERNEL_CONTROL || loops == LOOPS)
+        return false;
+    for (uint32_t i = 0; i < prove_kernels(p); i++) {
+        const struct kernel *k = prove_kernel(p, i);
+        if (k->region.i == 1 || control_of(p, k) != top)
+            continue;
+        bool hides = k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL || c->of[i].uses[AXIOM_INTEGERS] ||
+                     verdict_of_itself(p, c, i);
+        for (uint32_t j = 0; j < k->nodes.n; j++)
+            hides |= chance_hides(g, graph_node(g, k->nodes.data[j]));
+        if (hides)
+            return false;
+    }
+    return !verdict_of_itself(p, c, top) && !against(p, c, top, loops + 1);
+}
+
 /* Is v compared end to end, or read by kernels that are proved alone? What they compute shows what v is, as the
  * interpreter computes them from its own v. */
-static bool is_seen(const struct prove *p, const struct certificate *c, value_id v, int depth)
+static bool is_seen(const struct prove *p, const struct certificate *c, value_id v, int depth, int loops)
 {
     const struct graph *g = p->run.c.graph;
     for (const struct graph_user *u = graph_user(g, v, NULL); u; u = graph_user(g, v, u)) {
@@ -53,18 +79,19 @@ static bool is_seen(const struct prove *p, const struct certificate *c, value_id
                     continue;
                 read = true;
                 const enum kernel_kind kind = prove_kernel(p, i)->kind;
-                if (prove_kernel(p, i)->region.i != 1 || kind == KERNEL_CONTROL || kind == KERNEL_OPAQUE ||
-                    verdict_against(p, c, i))
+                const bool alone = prove_kernel(p, i)->region.i == 1 && kind != KERNEL_CONTROL && kind != KERNEL_OPAQUE;
+                if (alone ? !!verdict_against(p, c, i) : !is_clear(p, c, i, loops))
                     return false;
             }
         const bool view = n && !read && op_shape(n->op) == SHAPE_VIEW && depth < VIEWS;
-        if (!read && !(n ? view && is_seen(p, c, n->out[0], depth + 1) : value_output(g, v) != UINT32_MAX))
+        if (!read && !(n ? view && is_seen(p, c, n->out[0], depth + 1, loops) : value_output(g, v) != UINT32_MAX))
             return false;
     }
     return true;
 }
 
-const char *control_against(const struct prove *p, const struct certificate *c, uint32_t kernel)
+/* loops: so many read one another's values so far. */
+static const char *against(const struct prove *p, const struct certificate *c, uint32_t kernel, int loops)
 {
     const struct kernel *k = prove_kernel(p, kernel);
     const uint32_t top = k->region.i == 1 ? kernel : control_of(p, k);
@@ -72,14 +99,19 @@ const char *control_against(const struct prove *p, const struct certificate *c, 
         return "a function of the runtime that was called in few draws";
     if (top != kernel && k->kind != KERNEL_CONTROL && c->of[kernel].ran < verdict_enough(&c->of[kernel]))
         return "it is inside of a loop or a branch, and ran in few draws";
-    if (top != kernel && top != UINT32_MAX && verdict_against(p, c, top))
+    if (top != kernel && top != UINT32_MAX && (verdict_of_itself(p, c, top) || against(p, c, top, loops)))
         return "the loop or branch that it is inside of is not proved";
     bool seen = verdict_holds(c) && top != UINT32_MAX;
     for (uint32_t i = 0; seen && i < prove_kernel(p, top)->outs.n; i++)
-        seen = is_seen(p, c, prove_kernel(p, top)->outs.data[i], 0);
+        seen = is_seen(p, c, prove_kernel(p, top)->outs.data[i], 0, loops);
     if (seen)
         return NULL;
     return prove_kernel(p, top == UINT32_MAX ? kernel : top)->kind == KERNEL_OPAQUE
                ? "what reads the values of the function of the runtime is not proved"
                : "what reads the values of the loop or branch is not proved";
+}
+
+const char *control_against(const struct prove *p, const struct certificate *c, uint32_t kernel)
+{
+    return against(p, c, kernel, 0);
 }

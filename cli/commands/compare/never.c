@@ -327,11 +327,10 @@ static void find_of(struct sizes *s, const struct kernel *of, const struct kerne
         s->p->never[l->facts.first + i] = !may[i] && !s->p->runs[l->facts.first + i];
 }
 
-/* Has some loop or branch of it run in no draw? */
-static bool lacks(const struct prove *p, const struct lowered_kernel *l)
+bool never_lacks(const struct prove *p, const struct lowered_kernel *l)
 {
     for (uint32_t k = 0; l && k < l->facts.blocks; k++)
-        if (!p->runs[l->facts.first + k])
+        if (!p->runs[l->facts.first + k] && !p->never[l->facts.first + k])
             return true;
     return false;
 }
@@ -345,7 +344,7 @@ void never_find(struct prove *p)
         const struct kernel *of = prove_kernel(p, i), *code = prove_code(p, i);
         for (; code; code = code->version.of) {
             const struct lowered_kernel *l = verdict_lowered(p, code);
-            if (!lacks(p, l))
+            if (!never_lacks(p, l))
                 continue;
             if (!s.n_computed)
                 find_computed(&s, g);

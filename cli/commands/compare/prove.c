@@ -286,6 +286,16 @@ static bool are_filled(const struct prove *p)
     return all;
 }
 
+/* Has no output an element at any size? */
+static bool are_empty(const struct prove *p)
+{
+    const struct graph *g = p->legal;
+    bool all = true;
+    for (uint32_t i = 0; i < g->outputs.n; i++)
+        all &= chance_empty(g, g->outputs.data[i].value);
+    return all;
+}
+
 /* The graph after legalization, and the outputs of the run. */
 static bool check_outputs(void *user)
 {
@@ -305,10 +315,12 @@ static bool check_outputs(void *user)
         p->now->why = arena_strdup(&p->run.c.ctx->session, text && *text ? text : "the interpreter failed");
         return true;
     }
+    p->empty = !p->by_data && !are_empty(p);
     for (uint32_t i = 0; i < g->outputs.n && !p->now->why; i++) {
         const struct tensor *t = want[g->outputs.data[i].value.i];
         const DLTensor *got = &out[i]->dl_tensor;
         p->now->filled[i] |= tensor_count(t) > 0;
+        p->empty &= tensor_count(t) == 0;
         bool same = got->ndim == t->rank && elem_by_dlpack(got->dtype) == t->elem;
         for (int32_t k = 0; same && k < t->rank; k++)
             same = got->shape[k] == t->dims[k];
@@ -409,7 +421,7 @@ bool prove_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
     p->part.ends = false;
     capture_begin(&p->run);
     if (p->marks)
-        memset(p->marks, 0, p->run.c.marks);
+        memset(p->marks - FIELD_POLLS, 0, FIELD_POLLS + p->run.c.marks);
     guard_trim(&p->guard, p->resized);
     if (p->resized)
         malloc_trim(0);
@@ -432,6 +444,10 @@ static bool compare_draw(struct prove *p, enum drawing how)
     if (ok && !run_guarded(p->apart, check_outputs, end_nothing, p))
         p->now->ended = PROVE_TOO_LARGE;
     p->run.c.ctx->shared = p->apart->shared = NULL;
+    for (uint32_t i = 0; i < prove_kernels(p) && p->empty; i++)
+        p->now->of[i].compared = p->now->of[i].here = 0;
+    if (p->empty)
+        return ok;
     verdict_count(p);
     p->now->draws++;
     return ok;
@@ -452,7 +468,7 @@ static bool replaces(const struct prove *p, enum drawing how)
 
 bool prove_draw(struct prove *p, uint32_t draw, enum drawing how)
 {
-    p->part.gained = false;
+    p->part.gained = p->empty = false;
     bool again = true; /* integers may be sizes and divisors, which end a run */
     const bool of_sizes = how != DRAW_ALL && p->part.asks == PART_BLOCKS && !p->larger;
     const uint32_t first = p->few      ? INTEGER_FEW
@@ -480,7 +496,7 @@ bool prove_draw(struct prove *p, uint32_t draw, enum drawing how)
         p->now->why = PROVE_BEYOND;
     const bool ok = !counts || compare_draw(p, how);
     prove_release(p);
-    p->part.gained = counts;
+    p->part.gained = counts && !p->empty;
     return ok;
 }
 
@@ -542,9 +558,7 @@ static bool draw_by_data(struct prove *p)
     return ok;
 }
 
-/* Few floats: the whole network, then single kernels that still lack some, of which what they read is drawn, too, as
- * sums and products of equal floats are seldom equal. */
-static bool draw_ties(struct prove *p)
+bool prove_draw_ties(struct prove *p)
 {
     bool ok = true;
     p->tied = true;
@@ -602,7 +616,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     }
     p->part.asks = PART_BLOCKS;
     p->choosing = 0;
-    ok = ok && draw_ties(p);
+    ok = ok && prove_draw_ties(p);
     p->compared = p->integers.compared.n > 0;
     for (uint32_t draw = 0;
          ok && p->compared && draw < INTEGER_MOST && !p->now->ended && verdict_lacks_integers(p, draw, COMPARED_LEAST);

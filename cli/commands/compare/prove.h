@@ -113,6 +113,7 @@ struct prove {
     DLManagedTensorVersioned **out;
     int code; /* of the run at hand */
     uint32_t events; /* of the draw at hand */
+    bool empty; /* no output of the draw at hand has elements, so that kernels need not run */
     uint64_t allocated; /* bytes that all runs have asked for */
     size_t largest; /* bytes of the largest block that the run at hand has asked for */
     int64_t refusals; /* elements that the interpreter may still compute on draws that the variant refuses */
@@ -169,6 +170,10 @@ bool verdict_begin(struct prove *);
 const struct lowered_kernel *verdict_lowered(const struct prove *, const struct kernel *code);
 /* Finds loops and branches that no sizes of the kernels' values let run, of those that have not run. */
 void never_find(struct prove *);
+/* The same by residue classes of sizes that have no small bound. */
+void never_find_open(struct prove *);
+/* Has some loop or branch of it run in no draw, although sizes may let it run? */
+bool never_lacks(const struct prove *, const struct lowered_kernel *);
 /* Has some loop or branch of the variant not run in PROVE_RUNS draws? Has one of these in the draw at hand? */
 bool verdict_lacks(struct prove *);
 /* Does a kernel that ran choose between so few elements, or seldom enough among many, that more draws are needed and
@@ -202,10 +207,17 @@ void prove_count(struct prove *, value_id);
 enum { PROVE_TESTS = 1, PROVE_ORDERS = 2 };
 /* Floats of few numbers for value v, in draw `draw`. */
 void prove_draw_tied(const struct prove *, value_id v, enum elem, void *data, size_t n, uint64_t *state, uint32_t draw);
+/* Draws few floats, as long as kernels that tell equal ones have met few: for the whole network, then for single
+ * kernels that still lack some, of which what they read is drawn, too, as sums and products of equal floats are seldom
+ * equal.
+ */
+bool prove_draw_ties(struct prove *);
 /* In so many draws a kernel has to run. */
 uint32_t verdict_enough(const struct verdict *);
 /* NULL: kernel i is proved. */
 const char *verdict_against(const struct prove *, const struct certificate *, uint32_t i);
+/* The same, but for what reads the values that it stores. */
+const char *verdict_of_itself(const struct prove *, const struct certificate *, uint32_t i);
 /* Is the program proved? */
 bool verdict_holds(const struct certificate *);
 

@@ -10,15 +10,15 @@
  * drawn in any case: all symbols the same, then different ones, where the network takes that. */
 static const int64_t first_sizes[] = {2, 7, 16, 33};
 enum { SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
-/* Of one size beyond SIZES_MOST: elements of the inputs, and what a run may be estimated to take as floats (the field
- * takes some 20 times as long). And how many tuples of sizes are drawn. */
+/* Of one size beyond SIZES_MOST: elements of the inputs, and what a run may be estimated to take as floats beyond the
+ * first one (the field takes some 20 times as long). And how many tuples of sizes are drawn. */
 enum { ELEMENTS_LONG = 1 << 17, LONG_NS = 60000000, DRAWN_MOST = 128 };
 #define VALUES_LONG 0x1p22 /* of the run before */
 /* Beyond so many elements of inputs the interpreter judges single kernels where these are all that need the size. */
 enum { ELEMENTS_WHOLE = 1 << 14 };
 /* Tuples of sizes that are drawn in any case, and how many values these may have: sizes decide which way integers go.
  */
-enum { TUPLES = 16 };
+enum { TUPLES = 16, TIED_SIZE = 7 };
 #define VALUES_TUPLE 0x1p18
 /* Of all values in one draw that the interpreter judges as a whole: it has them in memory, of two graphs. */
 #define VALUES_MOST 0x1p27
@@ -47,7 +47,7 @@ bool sizes_settle(struct prove *p, bool last)
 
 static uint64_t input_elements(const struct prove *p)
 {
-    return session_elements(&p->run.s);
+    return sizing_elements(&p->sizing);
 }
 
 /* Elements of all values at the sizes of the inputs, as far as these say. */
@@ -227,16 +227,30 @@ static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool agai
 static bool draw_long(struct prove *p, uint32_t form, uint32_t *draw, struct size_list *gained)
 {
     bool on = true, more = true;
+    double first = 0;
     for (int64_t size = SIZES_MOST; on && more && size < LATER_MOST; size += size / 4 + 1) {
         p->run.ns = 0;
         on = draw_size(p, (struct sized){size, form}, ELEMENTS_LONG, false, draw, gained);
-        more = p->run.ns < LONG_NS && value_elements(p) < VALUES_LONG;
+        first = first > 0 ? first : p->run.ns;
+        more = p->run.ns < first + LONG_NS && value_elements(p) < VALUES_LONG;
     }
     return on;
 }
 
-/* Sizes as long as loops and branches have not run often: small inputs first, as each draw costs what they have. Then
- * those that have served again, as long as they serve. */
+/* Draws at the sizes that have served once more, as long as they serve. False: nothing more is to be drawn. */
+static bool draw_again(struct prove *p, uint32_t *draw, struct size_list *gained)
+{
+    bool on = true;
+    while (on && gained->n) {
+        const struct size_list turn = *gained;
+        *gained = (struct size_list){0};
+        for (uint32_t k = 0; on && k < turn.n; k++)
+            on = draw_size(p, turn.data[k], ELEMENTS_MOST, true, draw, gained);
+    }
+    return on;
+}
+
+/* Sizes as long as loops and branches have not run often: small inputs first, as each draw costs what they have. */
 static bool draw_rest(struct prove *p)
 {
     const uint32_t forms = sizing_forms(&p->sizing);
@@ -250,19 +264,17 @@ static bool draw_rest(struct prove *p)
     if (is_small(p))
         return draw_small(p, draw);
     for (uint32_t alone = 2; alone-- > 0;) {
+        if (!alone && verdict_lacks(p))
+            never_find_open(p);
         for (uint32_t form = forms; form-- > 0;)
-            for (int64_t size = 1; on && size <= SIZES_MOST && sizing_is_alone(&p->sizing, form) == alone; size++)
+            for (int64_t size = 0; on && size <= SIZES_MOST && sizing_is_alone(&p->sizing, form) == alone; size++)
                 on = draw_size(p, (struct sized){size, form}, ELEMENTS_MOST, false, &draw, &gained);
+        on = on && draw_again(p, &draw, &gained);
         for (uint32_t form = forms; on && alone && form-- > 0;)
             on = !sizing_is_alone(&p->sizing, form) || draw_long(p, form, &draw, &gained);
         for (uint32_t k = 0; on && alone && k < DRAWN_MOST; k++)
             on = draw_size(p, (struct sized){k, SIZES_DRAWN}, ELEMENTS_MOST, false, &draw, &gained);
-        while (on && gained.n) {
-            const struct size_list turn = gained;
-            gained = (struct size_list){0};
-            for (uint32_t k = 0; on && k < turn.n; k++)
-                on = draw_size(p, turn.data[k], ELEMENTS_MOST, true, &draw, &gained);
-        }
+        on = on && draw_again(p, &draw, &gained);
     }
     return p->run.c.ctx->fail == FAIL_NONE && draw_parts(p, draw);
 }
@@ -275,6 +287,13 @@ static bool draw_tuples(struct prove *p)
         if (resize(p, DRAWN_MOST + k, SIZES_DRAWN, ELEMENTS_WHOLE) && value_elements(p) <= VALUES_TUPLE)
             ok = prove_draw(p, 10 * INTEGER_DRAWS + k, DRAW_ALL);
     return ok;
+}
+
+/* One element is equal to no other: equal floats at a size at which there are more. */
+static bool draw_tied(struct prove *p)
+{
+    return !verdict_lacks_ties(p, 0) || !resize(p, TIED_SIZE, SIZES_SAME, ELEMENTS_WHOLE) ||
+           value_elements(p) > VALUES_TUPLE || prove_draw_ties(p);
 }
 
 /* Sizes that the network refuses, which the code has to refuse as well. */
@@ -298,9 +317,13 @@ bool sizes_draw(struct prove *p)
     bool ok = true;
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(first_sizes); k++)
         ok = !resize(p, first_sizes[k / 2], k % 2, ELEMENTS_MOST) || prove_draw(p, INTEGER_DRAWS + k, DRAW_ALL);
+    for (uint32_t form = sizing_forms(&p->sizing); ok && form-- > 0 && !p->now->ended;)
+        if (sizing_is_alone(&p->sizing, form) && resize(p, 0, form, ELEMENTS_WHOLE))
+            ok = prove_draw(p, 11 * INTEGER_DRAWS + form, DRAW_ALL);
     ok = ok && (p->now->ended || draw_tuples(p));
     ok = ok && (p->now->ended || draw_rest(p));
     ok = ok && (p->now->ended || p->now->whole || draw_later(p));
+    ok = ok && (p->now->ended || draw_tied(p));
     draw_refused(p);
     return ok;
 }

@@ -9,9 +9,12 @@
 enum { APART = 3, FAR = 512 };
 /* A size, or elements of inputs, that sizing_break does not try. */
 enum { SIZING_LARGE = 1 << 24 };
+/* An element of an input without free symbols, such as a weight, counts as so small a part: nothing else grows with it.
+ */
+enum { FIXED_PART = 32 };
 /* What drawn sizes take of SIZES_WORK, and more for each pair of symbols. */
 enum { EACH = 1 << 14 };
-/* Drawn sizes are smaller than 2^0, 2^1, ... */
+/* Drawn sizes are at most 2^0, 2^1, ..., one of 16 the least. */
 enum { DRAWN_BITS = 6 };
 
 /* The graph's symbol for one of the artifact. */
@@ -67,7 +70,7 @@ static int64_t size_in(uint32_t form, int64_t size, uint32_t n, uint32_t free)
     if (form == SIZES_DRAWN) {
         uint64_t state = (uint64_t)size << 32 | n;
         const uint64_t r = integer_random(&state);
-        return 1 + (int64_t)((r >> 8) % ((uint64_t)1 << (r % (DRAWN_BITS + 1))));
+        return r >> 60 ? 1 + (int64_t)((r >> 8) % ((uint64_t)1 << (r % (DRAWN_BITS + 1)))) : 0;
     }
     const bool one = form >= SIZES_OTHERS && ((form - SIZES_OTHERS) % free == n) != (form >= SIZES_OTHERS + free);
     return one ? 1 : size + (form == SIZES_APART ? APART * n : 0);
@@ -88,21 +91,28 @@ static bool feed(struct sizing *z, const int64_t *size)
     return session_feed(z->session, true);
 }
 
-/* Elements of the inputs whose open dims have these sizes, by symbol. */
+/* Elements of the inputs whose open dims have these sizes, by symbol; NULL: those at hand. */
 static double elements_of(const struct sizing *z, const int64_t *size)
 {
     double all = 0;
     for (uint32_t i = 0; i < z->session->api->n_in; i++) {
         const struct file_tensor *t = &z->session->in[i];
         double n = 1;
+        bool any = false;
         for (int32_t d = 0; d < t->rank; d++) {
             const mcc_dim *dim = &z->session->api->in[i].dims[d];
             const bool open = dim->extent == -1 && dim->symbol >= 0 && sizing_is_free(z, (uint32_t)dim->symbol);
-            n *= (double)(open ? size[dim->symbol] : t->dims[d]);
+            n *= (double)(open && size ? size[dim->symbol] : t->dims[d]);
+            any |= open;
         }
-        all += n;
+        all += any ? n : n / FIXED_PART;
     }
     return all;
+}
+
+uint64_t sizing_elements(const struct sizing *z)
+{
+    return (uint64_t)elements_of(z, NULL);
 }
 
 bool sizing_put(struct sizing *z, int64_t size, uint32_t form, uint64_t most)
@@ -119,6 +129,7 @@ bool sizing_put(struct sizing *z, int64_t size, uint32_t form, uint64_t most)
         if (!sizing_is_free(z, i))
             continue;
         sizes[i] = (size_in(form, size, n++, free) + step - 1) / step * step;
+        sizes[i] = sizes[i] || form != SIZES_DRAWN ? sizes[i] : sym->min;
         fits = sizes[i] >= sym->min && (!sym->max || sizes[i] <= sym->max);
     }
     z->spent += EACH + (int64_t)api->n_sym * api->n_sym;

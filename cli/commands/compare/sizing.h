@@ -34,6 +34,8 @@ uint32_t sizing_forms(const struct sizing *); /* 0: no symbol is free */
 #define SIZES_WORK ((int64_t)1 << 29)
 
 bool sizing_is_alone(const struct sizing *, uint32_t form); /* is one symbol of the size, and no other? */
+/* Elements of the inputs as they are; those of inputs without free symbols count little. */
+uint64_t sizing_elements(const struct sizing *);
 /* Draws inputs of these sizes. False: the network takes no such size, the form needs more symbols, the inputs would
  * have more than `most` elements, SIZES_WORK is used up, or after a diagnostic. */
 bool sizing_put(struct sizing *, int64_t size, uint32_t form, uint64_t most);

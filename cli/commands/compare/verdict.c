@@ -210,11 +210,12 @@ bool verdict_begin(struct prove *p)
     find_reads(p);
     if (p->marks || !c->marks)
         return true;
-    void *at = mmap((void *)FIELD_MARKS, c->marks, PROT_READ | PROT_WRITE,
+    char *const from = (char *)FIELD_MARKS - FIELD_POLLS;
+    void *at = mmap(from, FIELD_POLLS + c->marks, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    if (at != (void *)FIELD_MARKS)
+    if (at != from)
         return error_limit(c->ctx, (src_id){0}, "the memory of the marks is not free");
-    p->marks = at;
+    p->marks = (unsigned char *)at + FIELD_POLLS;
     p->runs = NEW_ARRAY(&c->ctx->session, uint32_t, c->marks);
     p->later = NEW_ARRAY(&c->ctx->session, bool, c->marks);
     for (uint32_t i = 0; i < c->lowered.n; i++)
@@ -226,7 +227,7 @@ bool verdict_begin(struct prove *p)
 void verdict_end(struct prove *p)
 {
     if (p->marks)
-        munmap(p->marks, p->run.c.marks);
+        munmap(p->marks - FIELD_POLLS, FIELD_POLLS + p->run.c.marks);
     p->marks = NULL;
 }
 
@@ -454,11 +455,9 @@ uint32_t verdict_enough(const struct verdict *v)
     return v->uses[AXIOM_INTEGERS] ? INTEGER_DRAWS / 2 : PROVE_DRAWS;
 }
 
-const char *verdict_against(const struct prove *p, const struct certificate *c, uint32_t i)
+const char *verdict_of_itself(const struct prove *p, const struct certificate *c, uint32_t i)
 {
     const struct verdict *v = &c->of[i];
-    const struct kernel *k = prove_kernel(p, i);
-    const bool part = k->kind == KERNEL_HALO || k->piece || is_packed(p->run.c.graph, k);
     if (v->differs && !v->floats)
         return arena_printf(
             &p->run.c.ctx->session,
@@ -480,6 +479,17 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
         return arena_printf(&p->run.c.ctx->session,
                             "%u of its %u loops and branches run at few or none of the sizes drawn",
                             v->blocks - v->marked, v->blocks);
+    return NULL;
+}
+
+const char *verdict_against(const struct prove *p, const struct certificate *c, uint32_t i)
+{
+    const struct verdict *v = &c->of[i];
+    const struct kernel *k = prove_kernel(p, i);
+    const bool part = k->kind == KERNEL_HALO || k->piece || is_packed(p->run.c.graph, k);
+    const char *why = verdict_of_itself(p, c, i);
+    if (why)
+        return why;
     if (k->kind == KERNEL_CONTROL || k->kind == KERNEL_OPAQUE || k->region.i != 1)
         return control_against(p, c, i);
     if ((v->seen >= c->draws && (v->filled >= verdict_enough(v) || stores_none(p->run.c.graph, k))) ||

@@ -1,0 +1,235 @@
+/* mcc prove: loops and branches that no size lets run, by residue classes of sizes that have no small bound.
+ *
+ * A kernel's arguments are quotients and remainders of sizes. If a size w is P q + r, with P a multiple of the divisors
+ * and r < P, the constructors of expressions simplify these: how many columns are left beside whole tiles follows from
+ * r alone. So each size is first each of its least values, and then P q + r for each r: a few hundred cases stand for
+ * all sizes. Cases that contradict a condition of the network are left out, as the network refuses these sizes.
+ */
+#include "cli/commands/compare/prove.h"
+#include "ir/expr/expr.h"
+
+enum { OPEN_MOST = 3, SYMBOLS_MOST = 16, CASES_MOST = 1 << 14, CONDITIONS_MOST = 64 };
+/* Least values that are tried by themselves; the largest period; quotients end at 2^40; nodes of an expression. */
+enum { EXACT = 64, PERIOD_MOST = 1 << 12, QUOTIENT_BITS = 40, NODES_MOST = 4096 };
+
+struct open_size {
+    sym_id symbol, of, quotient; /* of: what the symbol stands for in a version, the same in all others */
+    int64_t period, first, end; /* values below first, then classes to end - 1 */
+    int64_t *cases;                    /* that no condition of this size alone contradicts */
+    uint32_t n, at;
+};
+/* Of one kernel. */
+struct classes {
+    struct exprs *x;
+    struct open_size open[OPEN_MOST];
+    uint32_t n;
+    sym_id from[2 * OPEN_MOST];
+    expr_id to[2 * OPEN_MOST]; /* the case at hand */
+    expr_id *size; /* of the kernel's arguments, and of its parallel indices; {0}: none */
+    uint32_t n_size;
+    const expr_id *conditions; /* of sizes of inputs */
+    uint32_t n_conditions;
+};
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+    while (y) {
+        const int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* A multiple of the period and of all constant divisors in e of what uses the symbol; 0: none up to PERIOD_MOST. */
+static int64_t period_of(const struct exprs *x, expr_id e, sym_id symbol, int64_t period)
+{
+    int64_t c;
+    const enum expr_kind kind = ex_kind(x, e);
+    if (!ex_uses(x, e, symbol))
+        return period;
+    if ((kind == EX_DIV || kind == EX_MOD) && ex_is_const(x, ex_arg(x, e, 1), &c) && period)
+        period = c <= PERIOD_MOST ? common_multiple(period, c) : 0;
+    for (uint32_t i = 0; i < ex_n_args(x, e) && period && period <= PERIOD_MOST; i++)
+        period = period_of(x, ex_arg(x, e, i), symbol, period);
+    return period <= PERIOD_MOST ? period : 0;
+}
+
+static expr_id case_of(struct exprs *x, const struct open_size *o, int64_t k)
+{
+    return k < o->first ? ex_const(x, k) : ex_addc(x, ex_mulc(x, ex_sym(x, o->quotient), o->period), k - o->first);
+}
+
+static expr_id at_cases(struct exprs *x, expr_id e, const sym_id *from, const expr_id *to, uint32_t n)
+{
+    const expr_id by = ex_size(x, e) <= NODES_MOST ? ex_subst_try(x, e, from, to, n) : (expr_id){0};
+    return by.i ? by : e;
+}
+
+/* Does the case contradict no condition, and has the network an output to compute? */
+static bool allowed(const struct classes *c, const struct open_size *o, int64_t k)
+{
+    const expr_id to = case_of(c->x, o, k);
+    const struct symbol *sym = sym_get(c->x, o->of);
+    if (k < o->first && k >= sym->least && k < sym->filled)
+        return false;
+    for (uint32_t i = 0; i < c->n_conditions; i++)
+        if (ex_uses(c->x, c->conditions[i], o->of) && ex_is(c->x, at_cases(c->x, c->conditions[i], &o->of, &to, 1), 0))
+            return false;
+    return true;
+}
+
+/* The symbol's cases for a period. Is one of them a class? */
+static bool take_cases(const struct classes *c, struct arena *arena, struct open_size *o)
+{
+    const struct symbol *sym = sym_get(c->x, o->symbol);
+    const int64_t least = sym->lo > 0 ? sym->lo : 0, hi = sym->hi, end = (int64_t)1 << QUOTIENT_BITS;
+    const int64_t exact = o->period > EXACT ? o->period : EXACT, q = (least + exact + o->period - 1) / o->period;
+    const int64_t q_hi = hi / o->period < end ? hi / o->period : end;
+    o->first = q <= q_hi ? q * o->period : hi + 1;
+    o->end = o->first + (q <= q_hi ? o->period : 0);
+    if (q <= q_hi)
+        o->quotient = sym_new(c->x, SYM_LOOP, arena_printf(arena, "class.%u", sym_count(c->x)), q, q_hi);
+    o->cases = NEW_ARRAY(arena, int64_t, o->end - least + 1);
+    o->n = 0;
+    for (int64_t k = least; k < o->end; k++)
+        if (allowed(c, o, k))
+            o->cases[o->n++] = k;
+    return o->n && o->cases[o->n - 1] >= o->first;
+}
+
+/* False: it has other divisors than constants, or larger ones. */
+static bool open_size(const struct classes *c, struct arena *arena, struct open_size *o)
+{
+    const struct symbol *sym = sym_get(c->x, o->symbol);
+    o->of = sym->of.i ? sym->of : o->symbol;
+    o->period = 1;
+    for (uint32_t i = 0; i < c->n_conditions && o->period; i++)
+        o->period = period_of(c->x, c->conditions[i], o->of, o->period);
+    if (o->period && !take_cases(c, arena, o))
+        return true; /* the conditions leave no more sizes */
+    for (uint32_t i = 0; i < c->n_size && o->period; i++)
+        o->period = c->size[i].i ? period_of(c->x, c->size[i], o->symbol, o->period) : o->period;
+    if (o->period)
+        take_cases(c, arena, o);
+    return o->period;
+}
+
+static void set(struct classes *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct open_size *o = &c->open[i];
+        c->from[2 * i] = o->symbol;
+        c->from[2 * i + 1] = o->of;
+        c->to[2 * i] = c->to[2 * i + 1] = case_of(c->x, o, o->cases[o->at]);
+    }
+}
+
+/* Takes sizes as long as there are few cases, those of long periods first, and begins with the first case. False: there
+ * is none. */
+static bool first_case(struct classes *c, struct context *ctx)
+{
+    const uint32_t symbols = sym_count(c->x);
+    struct open_size all[SYMBOLS_MOST];
+    uint32_t n = 0;
+    for (sym_id y = {1}; y.i <= symbols && n < SYMBOLS_MOST; y.i++) {
+        struct open_size o = {.symbol = y};
+        bool used = false;
+        for (uint32_t i = 0; i < c->n_size; i++)
+            used |= c->size[i].i && ex_uses(c->x, c->size[i], y);
+        if (!used || !open_size(c, &ctx->session, &o))
+            continue;
+        uint32_t at = n++;
+        for (; at && all[at - 1].period < o.period; at--)
+            all[at] = all[at - 1];
+        all[at] = o;
+    }
+    uint64_t cases = 1;
+    for (uint32_t i = 0; i < n && c->n < OPEN_MOST; i++)
+        if (cases * all[i].n <= CASES_MOST) {
+            cases *= all[i].n;
+            c->open[c->n++] = all[i];
+        }
+    if (!cases)
+        return false;
+    set(c);
+    return c->n;
+}
+
+/* False: that was the last. */
+static bool next_case(struct classes *c)
+{
+    uint32_t i = 0;
+    while (i < c->n && ++c->open[i].at == c->open[i].n)
+        c->open[i++].at = 0;
+    set(c);
+    return i < c->n;
+}
+
+static struct loop_range range_now(const struct classes *c, expr_id e)
+{
+    if (!e.i)
+        return (struct loop_range){INT64_MIN, INT64_MAX};
+    e = at_cases(c->x, e, c->from, c->to, 2 * c->n);
+    return (struct loop_range){ex_lo(c->x, e), ex_hi(c->x, e)};
+}
+
+static bool may_hold(const struct classes *c)
+{
+    for (uint32_t i = 0; i < c->n_conditions; i++)
+        if (!range_now(c, c->conditions[i]).hi)
+            return false;
+    return true;
+}
+
+static void find_of(struct prove *p, const struct kernel *k, const struct lowered_kernel *l, struct classes *c)
+{
+    struct context *ctx = p->run.c.ctx;
+    const char *text = l->loops;
+    const uint32_t blocks = l->facts.blocks, n = k->args.n;
+    struct lfunc *f = lf_parse(ctx, &ctx->session, &text);
+    if (!f || f->args.n != n)
+        return;
+    struct loop_range *args = NEW_ARRAY(&ctx->session, struct loop_range, n + 1),
+                      *scratch = NEW_ARRAY(&ctx->session, struct loop_range, f->types.n + 1);
+    bool *never = NEW_ARRAY(&ctx->session, bool, blocks + 1), *may = NEW_ARRAY(&ctx->session, bool, blocks + 1);
+    c->n_size = n + 1;
+    c->size = NEW_ARRAY(&ctx->session, expr_id, n + 1);
+    for (uint32_t i = 0; i <= n; i++)
+        c->size[i] = i < n ? k->args.data[i].size : k->count;
+    if (!first_case(c, ctx))
+        return;
+    do {
+        if (range_now(c, c->size[n]).hi < 1 || !may_hold(c))
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            args[i] = range_now(c, c->size[i]);
+        if (lf_never(f, args, scratch, never, blocks) != blocks)
+            return;
+        for (uint32_t i = 0; i < blocks; i++)
+            may[i] |= !never[i];
+    } while (next_case(c));
+    for (uint32_t i = 0; i < blocks; i++)
+        p->never[l->facts.first + i] |= !may[i] && !p->runs[l->facts.first + i];
+}
+
+void never_find_open(struct prove *p)
+{
+    const struct graph *g = p->run.c.graph;
+    struct exprs *x = p->run.c.ctx->exprs;
+    expr_id conditions[CONDITIONS_MOST];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->regions.data[1].nodes.n && n < CONDITIONS_MOST; i++) {
+        const struct node *a = graph_node(g, g->regions.data[1].nodes.data[i]);
+        const expr_id holds = !a->dead && a->op == OP_ASSERT ? node_expr(a, "cond") : (expr_id){0};
+        if (holds.i && !ex_uses_kind(x, holds, SYM_VALUE) && !ex_uses_kind(x, holds, SYM_LOOP))
+            conditions[n++] = holds;
+    }
+    for (uint32_t i = 0; i < prove_kernels(p); i++)
+        for (const struct kernel *code = prove_code(p, i); code; code = code->version.of) {
+            const struct lowered_kernel *l = verdict_lowered(p, code);
+            if (never_lacks(p, l))
+                find_of(p, code, l, &(struct classes){.x = x, .conditions = conditions, .n_conditions = n});
+        }
+}
