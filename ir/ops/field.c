@@ -432,6 +432,18 @@ static uint32_t residue_at(const void *of, size_t i)
     return x;
 }
 
+/* Most divisors are a number that is repeated: an inverse takes 60 products. */
+static void quotients(size_t n, const void *const *in, uint32_t *out)
+{
+    uint32_t last = FIELD_ONE, inverse = FIELD_ONE;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t x = residue_at(in[0], i), y = residue_at(in[1], i);
+        inverse = y == last ? inverse : power(y, FIELD_INVERTS);
+        last = y;
+        out[i] = y == FIELD_ONE ? x : times(x, inverse);
+    }
+}
+
 /* A loop of its own for the operators that most elements have; false: it is none of these. */
 static bool map_residues(enum op op, size_t n, const void *const *in, uint32_t *out)
 {
@@ -448,6 +460,7 @@ static bool map_residues(enum op op, size_t n, const void *const *in, uint32_t *
         EACH(MUL, times(x, y))
         EACH(MIN, order(y) < order(x) ? y : x)
         EACH(MAX, order(x) < order(y) ? y : x)
+    case OP_DIV: quotients(n, in, out); return true;
     default: return false;
     }
 #undef EACH

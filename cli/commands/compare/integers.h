@@ -69,6 +69,6 @@ double integers_shown(const struct integers *, const struct graph *, const struc
 enum { INTEGER_DRAWS = 96, INTEGER_ATTEMPTS = 64 };
 enum { INTEGER_EACH = 8 }; /* attempts in which numbers that decide sizes are drawn from the same ones */
 /* The most draws for integers that have shown few values, where that many will do. */
-enum { INTEGER_MOST = 768 };
+enum { INTEGER_MOST = 1024 };
 /* From this attempt on sizes and trips are 0 or 1, then 1 or 2. */
 enum { INTEGER_FEW = INTEGER_ATTEMPTS / 2 };
