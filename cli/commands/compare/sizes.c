@@ -14,8 +14,10 @@ enum { SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
  * first one (the field takes some 20 times as long). And how many tuples of sizes are drawn. */
 enum { ELEMENTS_LONG = 1 << 17, LONG_NS = 60000000, DRAWN_MOST = 128 };
 #define VALUES_LONG 0x1p22 /* of the run before */
-/* Beyond so many elements of inputs the interpreter judges single kernels where these are all that need the size. */
+/* Beyond so many elements of inputs, or of all values, the interpreter judges single kernels where these are all that
+ * need the size. */
 enum { ELEMENTS_WHOLE = 1 << 14 };
+#define VALUES_WHOLE 0x1p22
 /* Tuples of sizes that are drawn in any case, and how many values these may have: sizes decide which way integers go.
  */
 enum { TUPLES = 16, TIED_SIZE = 7 };
@@ -208,13 +210,14 @@ static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool agai
     if (!resize(p, at.size, at.form, most) || (!again && !sizing_is_new(&p->sizing)))
         return true;
     const uint64_t n = input_elements(p);
+    const double values = value_elements(p);
     if (n > ELEMENTS_WHOLE && n > p->rest)
         return true;
     p->rest -= n > ELEMENTS_WHOLE ? n : 0;
-    const bool single = n > ELEMENTS_WHOLE && single_begin(p) && p->part.all;
+    const bool single = (n > ELEMENTS_WHOLE || values > VALUES_WHOLE) && single_begin(p) && p->part.all;
     if (!single)
         single_end(p);
-    if (!single && value_elements(p) > VALUES_MOST)
+    if (!single && values > VALUES_MOST)
         return true;
     const bool ok = prove_draw(p, (*draw)++, single ? DRAW_PARTS : DRAW_GAINS);
     single_end(p);
@@ -316,7 +319,8 @@ bool sizes_draw(struct prove *p)
 {
     bool ok = true;
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(first_sizes); k++)
-        ok = !resize(p, first_sizes[k / 2], k % 2, ELEMENTS_MOST) || prove_draw(p, INTEGER_DRAWS + k, DRAW_ALL);
+        ok = !resize(p, first_sizes[k / 2], k % 2, ELEMENTS_MOST) || (k > 1 && value_elements(p) > VALUES_MOST) ||
+             prove_draw(p, INTEGER_DRAWS + k, DRAW_ALL);
     for (uint32_t form = sizing_forms(&p->sizing); ok && form-- > 0 && !p->now->ended;)
         if (sizing_is_alone(&p->sizing, form) && resize(p, 0, form, ELEMENTS_WHOLE))
             ok = prove_draw(p, 11 * INTEGER_DRAWS + form, DRAW_ALL);
