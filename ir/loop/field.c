@@ -904,6 +904,18 @@ static void count_poll(struct lowering *l)
     check->name = "a loop runs too long";
 }
 
+/* The body of a parallel loop is that of a branch that is not taken if the function is to be skipped. */
+static lblock unless_skipped(struct lowering *l)
+{
+    const struct ltype index = {ELEM_I64, 1}, bytes = {ELEM_U8, 1};
+    const lreg at = constant(l, index, (uint64_t)FIELD_MARKS + FIELD_SKIPS + l->facts->first),
+               skips = op2(l, L_LOAD, bytes, op1(l, L_ADDRESS, (struct ltype){ELEM_U8, 0}, at), constant(l, index, 0)),
+               runs = op2(l, L_EQ, (struct ltype){ELEM_BOOL, 1}, skips, constant(l, bytes, 0));
+    const lblock body = lf_block(l->f);
+    lf_stmt(l->f, l->b, L_IF, &runs, 1)->block[0] = body;
+    return body;
+}
+
 static void lower_block(struct lowering *l, const struct ltype *types, lblock b, bool parallel)
 {
     struct lblk *blk = &l->f->blocks.data[b.i];
@@ -913,6 +925,8 @@ static void lower_block(struct lowering *l, const struct ltype *types, lblock b,
     blk->stmts.data = NULL;
     blk->stmts.n = blk->stmts.cap = 0;
     l->b = b;
+    if (parallel && l->facts->marked)
+        l->b = unless_skipped(l);
     if (b.i != 1 && l->facts->marked)
         mark(l, b, parallel);
     for (uint32_t i = 0; i < n && !l->facts->why; i++) {

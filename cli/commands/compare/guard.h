@@ -16,7 +16,7 @@ struct guard {
     blocks;
 };
 /* Bytes that nobody has written. As floats: no residue (ir/ops/field.h), and a NaN. */
-enum { GUARD_MARK = 0xa5, GUARD_NAN = 0xff };
+enum { GUARD_MARK = 0x5b, GUARD_NAN = 0xff };
 
 void *guard_alloc(struct guard *, struct arena *, size_t bytes, size_t align);
 void guard_release(struct guard *, void *);

@@ -496,6 +496,12 @@ bool prove_draw(struct prove *p, uint32_t draw, enum drawing how)
         p->now->why = PROVE_BEYOND;
     const bool ok = !counts || compare_draw(p, how);
     prove_release(p);
+    if (p->part.again) {
+        p->part.again = false;
+        p->now->single--;
+        single_end(p);
+        return single_begin(p) ? prove_draw(p, draw, how) : ok;
+    }
     p->part.gained = counts && !p->empty;
     return ok;
 }

@@ -100,6 +100,9 @@ struct prove {
         uint64_t state; /* of these, in draw number `draw` */
         uint32_t draw;
         const struct integer_role *role; /* by value of the kernels' graph; NULL: not known yet */
+        bool skips; /* kernels whose results are drawn in their place do not run */
+        bool unskipped; /* such a draw has shown a difference: from now on all kernels run */
+        bool again; /* the draw at hand is repeated so */
         bool ends; /* the run has ended after the last kernel that is chosen */
         int64_t *sizes; /* by kernel: the largest at which it has two parallel indices; 0: there is none */
         int64_t size;
@@ -107,6 +110,7 @@ struct prove {
         uint32_t attempt; /* the run took the last draw in about so many attempts; others of sizes begin there */
     } part; /* single.h */
     unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
+    unsigned char *skips; /* by the first mark of a function: its parallel loop does not run (lf_field) */
     uint32_t *runs; /* by mark: the draws in which it was set */
     bool *later; /* by mark: it belongs to the parallel indices after the first */
     bool *never; /* by mark: sizes rule it out (never.c); NULL: not computed yet */

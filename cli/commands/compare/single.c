@@ -108,6 +108,41 @@ static bool choose_drawn(struct prove *p, uint32_t kernel, const struct reads *r
     return free;
 }
 
+/* May what the kernel stores be drawn in its place? */
+static bool may_skip(const struct prove *p, uint32_t kernel)
+{
+    const struct kernel *k = prove_kernel(p, kernel);
+    bool may = !p->part.chosen[kernel] && k->region.i == 1 && capture_keeps(k);
+    for (uint32_t i = 0; i < k->outs.n && may; i++)
+        may = may_replace(p, k->outs.data[i]);
+    return may;
+}
+
+/* A function may be of several kernels. */
+static void set_skips(struct prove *p, uint32_t kernel, bool skips)
+{
+    for (const struct kernel *code = prove_code(p, kernel); code; code = code->version.of) {
+        const struct lowered_kernel *l = verdict_lowered(p, code);
+        if (l && l->facts.blocks)
+            p->skips[l->facts.first] = skips;
+    }
+}
+
+/* A kernel that is judged at a size may read any numbers there: they are drawn, and what computes them is left out, as
+ * are kernels that nothing reads. */
+static void skip_others(struct prove *p)
+{
+    p->part.skips = p->skips && !p->part.unskipped && (p->part.asks == PART_BLOCKS || p->part.asks == PART_LATER);
+    for (uint32_t way = 2; p->part.skips && way-- > 0;)
+        for (uint32_t i = 0; i < prove_kernels(p); i++) {
+            if (may_skip(p, i) != way)
+                continue;
+            set_skips(p, i, way);
+            for (uint32_t j = 0; j < prove_kernel(p, i)->outs.n && way; j++)
+                p->part.fresh[prove_kernel(p, i)->outs.data[j].i] = p->part.keep[prove_kernel(p, i)->outs.data[j].i];
+        }
+}
+
 static void make_lists(struct prove *p, size_t values)
 {
     struct arena *arena = &p->run.c.ctx->session;
@@ -142,6 +177,8 @@ bool single_begin(struct prove *p)
     }
     any &= p->part.all || p->part.asks != PART_CHOICES;
     p->run.keep = any ? p->part.keep : NULL;
+    if (any)
+        skip_others(p);
     return any;
 }
 
@@ -156,7 +193,11 @@ void single_draw(struct prove *p)
             continue;
         struct tensor *t = p->run.got[v.i];
         const size_t size = elem_size(t->elem);
-        prove_draw_tied(p, v, t->elem, t->data, (size_t)n, &p->part.state, p->part.draw);
+        if (p->part.asks == PART_TIES)
+            prove_draw_tied(p, v, t->elem, t->data, (size_t)n, &p->part.state, p->part.draw);
+        for (int64_t k = 0; p->part.asks != PART_TIES && k < n; k++)
+            field_store(t->elem, (uint32_t)(integer_random(&p->part.state) % FIELD_N), false,
+                        (char *)t->data + (size_t)k * size);
         for (int64_t k = 0; k < n; k++)
             memcpy((void *)(uintptr_t)at[k], (const char *)t->data + (size_t)k * size, size);
     }
@@ -192,6 +233,19 @@ static void count_told(struct prove *p, uint32_t kernel)
     verdict_count_told(p, kernel);
 }
 
+/* Where kernels were left out, a difference may come of what these store beside their results, such as zeros around an
+ * image: then the draw is repeated with all of them. */
+static bool differs_as_skipped(struct prove *p, const struct verdict *before)
+{
+    bool differs = false;
+    for (uint32_t i = 0; i < prove_kernels(p) && p->part.skips; i++)
+        differs |= p->now->of[i].differs != before[i].differs;
+    if (differs)
+        memcpy(p->now->of, before, prove_kernels(p) * sizeof *before);
+    p->part.unskipped |= differs;
+    return differs;
+}
+
 bool single_compare(struct prove *p, eval_watch *watch)
 {
     struct context *ctx = p->run.c.ctx;
@@ -220,7 +274,10 @@ bool single_compare(struct prove *p, eval_watch *watch)
             if (verdict_tells(p, n))
                 prove_want(p, chance_told(n));
         }
-    if (graph_eval_from(g, in, given, p->want, watch, p, &p->draw, NULL) == EVAL_OK)
+    const struct verdict *before = arena_copy(&p->draw, p->now->of, prove_kernels(p) * sizeof *before);
+    const bool ok = graph_eval_from(g, in, given, p->want, watch, p, &p->draw, NULL) == EVAL_OK;
+    p->part.again = differs_as_skipped(p, before);
+    if (ok && !p->part.again)
         for (uint32_t i = 0; i < prove_kernels(p); i++)
             if (p->part.chosen[i] && verdict_count_of(p, i))
                 count_told(p, i);
@@ -231,5 +288,8 @@ bool single_compare(struct prove *p, eval_watch *watch)
 
 void single_end(struct prove *p)
 {
+    if (p->part.skips)
+        memset(p->skips, 0, p->run.c.marks);
+    p->part.skips = false;
     p->run.keep = NULL;
 }

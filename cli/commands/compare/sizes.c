@@ -27,7 +27,7 @@ enum { TUPLES = 16, TIED_SIZE = 7 };
 /* Elements of the inputs of all such draws. */
 #define ELEMENTS_REST ((uint64_t)1 << 24)
 /* Elements of inputs in all draws that are too large for the interpreter. */
-#define ELEMENTS_PARTS ((uint64_t)1 << 27)
+#define ELEMENTS_PARTS ((uint64_t)1 << 29)
 /* The same where kernels have two parallel indices, and the largest size. */
 #define ELEMENTS_LATER ((uint64_t)1 << 24)
 enum { LATER_MOST = 1 << 16 };
@@ -98,28 +98,36 @@ static bool is_small(const struct prove *p)
     return small && n == 1;
 }
 
-/* Sizes to SIZES_MOST that are too large for the interpreter: larger steps where nothing new runs. */
+/* Draws at a size that is too large for the interpreter, where single kernels need it. False: nothing more is to be
+ * drawn. left: elements of inputs that such draws may still have. */
+static bool draw_part(struct prove *p, int64_t size, uint32_t draw, uint64_t *left)
+{
+    p->part.gained = false;
+    if (!resize(p, size, SIZES_SAME, UINT64_MAX) || input_elements(p) <= ELEMENTS_MOST || !single_begin(p))
+        return true;
+    const bool few = input_elements(p) <= *left;
+    *left -= few ? input_elements(p) : 0;
+    const bool ok = few && prove_draw(p, draw, DRAW_PARTS);
+    single_end(p);
+    return ok;
+}
+
+/* Sizes to SIZES_MOST that are too large for the interpreter, then those that have served, as long as they serve. */
 static bool draw_parts(struct prove *p, uint32_t draw)
 {
     uint64_t left = ELEMENTS_PARTS;
-    bool any = !p->by_data;
-    while (any) {
+    bool serves[SIZES_MOST + 1], any = !p->by_data, ok = true;
+    memset(serves, true, sizeof serves);
+    while (any && ok) {
         any = false;
-        for (int64_t size = 2, step = 1; size <= SIZES_MOST && !p->now->ended && verdict_lacks(p); size += step) {
-            if (!resize(p, size, SIZES_SAME, UINT64_MAX) || input_elements(p) <= ELEMENTS_MOST || !single_begin(p))
+        for (int64_t size = 2; ok && size <= SIZES_MOST && !p->now->ended && verdict_lacks(p); size++) {
+            if (!serves[size])
                 continue;
-            if (input_elements(p) > left)
-                return true;
-            left -= input_elements(p);
-            const bool ok = prove_draw(p, draw++, DRAW_PARTS);
-            single_end(p);
-            if (!ok)
-                return false;
-            any |= p->part.gained;
-            step = p->part.gained ? 1 : 2 * step;
+            ok = draw_part(p, size, draw++, &left);
+            any |= serves[size] = p->part.gained;
         }
     }
-    return true;
+    return p->run.c.ctx->fail == FAIL_NONE;
 }
 
 /* How many parallel indices the kernel has if all free symbols have this size; 0: that is not known. */
@@ -217,7 +225,7 @@ static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool agai
     const bool single = (n > ELEMENTS_WHOLE || values > VALUES_WHOLE) && single_begin(p) && p->part.all;
     if (!single)
         single_end(p);
-    if (!single && values > VALUES_MOST)
+    if (!single && values > VALUES_MOST && at.size > first_sizes[0])
         return true;
     const bool ok = prove_draw(p, (*draw)++, single ? DRAW_PARTS : DRAW_GAINS);
     single_end(p);
@@ -259,7 +267,9 @@ static bool draw_rest(struct prove *p)
     const uint32_t forms = sizing_forms(&p->sizing);
     uint32_t draw = INTEGER_DRAWS + 2 * COUNT_OF(first_sizes);
     struct size_list gained = {0};
+    const struct sized first = {first_sizes[0], SIZES_SAME}; /* large images have no other one */
     bool on = true;
+    VEC_PUSH(&p->run.c.ctx->session, &gained, first);
     p->rest = ELEMENTS_REST;
     p->now->whole = !is_open(p);
     if (p->now->whole)

@@ -216,6 +216,11 @@ bool verdict_begin(struct prove *p)
     if (at != from)
         return error_limit(c->ctx, (src_id){0}, "the memory of the marks is not free");
     p->marks = (unsigned char *)at + FIELD_POLLS;
+    at = mmap(p->marks + FIELD_SKIPS, c->marks, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (at != p->marks + FIELD_SKIPS)
+        return error_limit(c->ctx, (src_id){0}, "the memory of the marks is not free");
+    p->skips = at;
     p->runs = NEW_ARRAY(&c->ctx->session, uint32_t, c->marks);
     p->later = NEW_ARRAY(&c->ctx->session, bool, c->marks);
     for (uint32_t i = 0; i < c->lowered.n; i++)
@@ -228,7 +233,9 @@ void verdict_end(struct prove *p)
 {
     if (p->marks)
         munmap(p->marks - FIELD_POLLS, FIELD_POLLS + p->run.c.marks);
-    p->marks = NULL;
+    if (p->skips)
+        munmap(p->skips, p->run.c.marks);
+    p->marks = p->skips = NULL;
 }
 
 /* A loop or branch of a kernel or of its other version: next after `at`, from 0 on; false: none is left. */
