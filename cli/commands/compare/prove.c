@@ -315,7 +315,7 @@ static bool check_outputs(void *user)
         p->now->why = arena_strdup(&p->run.c.ctx->session, text && *text ? text : "the interpreter failed");
         return true;
     }
-    p->empty = !p->by_data && !are_empty(p);
+    p->empty = !p->now->why && !p->by_data && !are_empty(p);
     for (uint32_t i = 0; i < g->outputs.n && !p->now->why; i++) {
         const struct tensor *t = want[g->outputs.data[i].value.i];
         const DLTensor *got = &out[i]->dl_tensor;
