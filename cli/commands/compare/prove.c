@@ -286,16 +286,6 @@ static bool are_filled(const struct prove *p)
     return all;
 }
 
-/* Has no output an element at any size? */
-static bool are_empty(const struct prove *p)
-{
-    const struct graph *g = p->legal;
-    bool all = true;
-    for (uint32_t i = 0; i < g->outputs.n; i++)
-        all &= chance_empty(g, g->outputs.data[i].value);
-    return all;
-}
-
 /* The graph after legalization, and the outputs of the run. */
 static bool check_outputs(void *user)
 {
@@ -315,12 +305,10 @@ static bool check_outputs(void *user)
         p->now->why = arena_strdup(&p->run.c.ctx->session, text && *text ? text : "the interpreter failed");
         return true;
     }
-    p->empty = !p->now->why && !p->by_data && !are_empty(p);
     for (uint32_t i = 0; i < g->outputs.n && !p->now->why; i++) {
         const struct tensor *t = want[g->outputs.data[i].value.i];
         const DLTensor *got = &out[i]->dl_tensor;
         p->now->filled[i] |= tensor_count(t) > 0;
-        p->empty &= tensor_count(t) == 0;
         bool same = got->ndim == t->rank && elem_by_dlpack(got->dtype) == t->elem;
         for (int32_t k = 0; same && k < t->rank; k++)
             same = got->shape[k] == t->dims[k];
@@ -444,10 +432,6 @@ static bool compare_draw(struct prove *p, enum drawing how)
     if (ok && !run_guarded(p->apart, check_outputs, end_nothing, p))
         p->now->ended = PROVE_TOO_LARGE;
     p->run.c.ctx->shared = p->apart->shared = NULL;
-    for (uint32_t i = 0; i < prove_kernels(p) && p->empty; i++)
-        p->now->of[i].compared = p->now->of[i].here = 0;
-    if (p->empty)
-        return ok;
     verdict_count(p);
     p->now->draws++;
     return ok;
@@ -468,7 +452,7 @@ static bool replaces(const struct prove *p, enum drawing how)
 
 bool prove_draw(struct prove *p, uint32_t draw, enum drawing how)
 {
-    p->part.gained = p->empty = false;
+    p->part.gained = false;
     bool again = true; /* integers may be sizes and divisors, which end a run */
     const bool of_sizes = how != DRAW_ALL && p->part.asks == PART_BLOCKS && !p->larger;
     const uint32_t first = p->few      ? INTEGER_FEW
@@ -502,7 +486,7 @@ bool prove_draw(struct prove *p, uint32_t draw, enum drawing how)
         single_end(p);
         return single_begin(p) ? prove_draw(p, draw, how) : ok;
     }
-    p->part.gained = counts && !p->empty;
+    p->part.gained = counts;
     return ok;
 }
 

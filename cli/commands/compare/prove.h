@@ -117,7 +117,6 @@ struct prove {
     DLManagedTensorVersioned **out;
     int code; /* of the run at hand */
     uint32_t events; /* of the draw at hand */
-    bool empty; /* no output of the draw at hand has elements, so that kernels need not run */
     uint64_t allocated; /* bytes that all runs have asked for */
     size_t largest; /* bytes of the largest block that the run at hand has asked for */
     int64_t refusals; /* elements that the interpreter may still compute on draws that the variant refuses */
