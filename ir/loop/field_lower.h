@@ -1,6 +1,6 @@
-/* Shared by the files of lf_field only: statements of integers that compute with residues. t is words of so many lanes;
- * arguments and results are residues below FIELD_N, or one of the specials behind it, unless said. Each function
- * appends to l->b and returns the register of its result.
+/* Private to the files that implement lf_field. These functions append integer statements that compute with residues to
+ * the current block, and return the register of the result. t is a vector type of u32. Unless stated otherwise,
+ * operands and results are residues below FIELD_N or the special values for infinities and NaN (ir/ops/field.h).
  */
 #pragma once
 

@@ -145,7 +145,8 @@ void lf_settle_zeros(struct lfunc *);
  */
 #define FIELD_MARKS 0x200000000000
 enum { FIELD_POLLS = 4096, FIELD_POLLS_MOST = 1 << 16 };
-/* As far behind the first byte of a function's marks is a byte that is not 0 where its parallel loop is not to run. */
+/* The skip flag of a function is this many bytes after its first mark. If it is not 0, the body of the parallel loop
+ * does not run. */
 #define FIELD_SKIPS ((int64_t)1 << 30)
 /* What became of a function in the field. */
 struct field_facts {

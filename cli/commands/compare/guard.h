@@ -15,7 +15,7 @@ struct guard {
     })
     blocks;
 };
-/* Bytes that nobody has written. As floats: no residue (ir/ops/field.h), and a NaN. */
+/* The content of bytes that have not been written: as f32 a residue (ir/ops/field.h), and a NaN. */
 enum { GUARD_MARK = 0x5b, GUARD_NAN = 0xff };
 
 void *guard_alloc(struct guard *, struct arena *, size_t bytes, size_t align);

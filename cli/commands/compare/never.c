@@ -5,7 +5,7 @@
  * does the program, before it launches a kernel that computes such a value. If few sizes are left, each is tried: the
  * indices that the kernel computes of its arguments rule out loops and branches, if it has a parallel index at all.
  */
-#include "cli/commands/compare/prove.h"
+#include "cli/commands/compare/never.h"
 #include "ir/expr/expr.h"
 
 enum { SIZES_MOST = 8, TRIED_MOST = 1 << 14, CHECKED_MOST = 32, COMPUTED_MOST = 32, FEW_MOST = 16 };
@@ -294,20 +294,47 @@ static struct loop_range range_now(const struct sizes *s, expr_id e, bool whole)
     return e.i ? (struct loop_range){ex_lo(s->x, e), ex_hi(s->x, e)} : (struct loop_range){INT64_MIN, INT64_MAX};
 }
 
+bool never_begin(struct prove *p, const struct kernel *code, const struct lowered_kernel *of, struct never_code *n)
+{
+    struct context *ctx = p->run.c.ctx;
+    const char *text = of->loops;
+    *n = (struct never_code){.of = of, .f = lf_parse(ctx, &ctx->session, &text), .n_args = code->args.n};
+    if (!n->f || n->f->args.n != n->n_args)
+        return false;
+    n->args = NEW_ARRAY(&ctx->session, struct loop_range, n->n_args + 1);
+    n->scratch = NEW_ARRAY(&ctx->session, struct loop_range, n->f->types.n + 1);
+    n->never = NEW_ARRAY(&ctx->session, bool, of->facts.blocks + 1);
+    n->may = NEW_ARRAY(&ctx->session, bool, of->facts.blocks + 1);
+    return true;
+}
+
+bool never_try(struct never_code *n)
+{
+    const uint32_t blocks = n->of->facts.blocks;
+    if (lf_never(n->f, n->args, n->scratch, n->never, blocks) != blocks)
+        return false;
+    for (uint32_t i = 0; i < blocks; i++)
+        n->may[i] |= !n->never[i];
+    return true;
+}
+
+void never_end(struct prove *p, const struct never_code *n)
+{
+    const uint32_t first = n->of->facts.first;
+    for (uint32_t i = 0; i < n->of->facts.blocks; i++)
+        p->never[first + i] |= !n->may[i] && !p->runs[first + i];
+}
+
 /* of: the kernel whose nodes the sizes are of; k: this one, or a version of it. */
 static void find_of(struct sizes *s, const struct kernel *of, const struct kernel *k, const struct lowered_kernel *l)
 {
     struct context *ctx = s->p->run.c.ctx;
-    const char *text = l->loops;
-    const uint32_t blocks = l->facts.blocks, n = k->args.n;
-    struct lfunc *f = lf_parse(ctx, &ctx->session, &text);
-    if (!f || f->args.n != n)
+    struct never_code code;
+    const uint32_t n = k->args.n;
+    if (!never_begin(s->p, k, l, &code))
         return;
-    struct loop_range *args = NEW_ARRAY(&ctx->session, struct loop_range, n + 1),
-                      *scratch = NEW_ARRAY(&ctx->session, struct loop_range, f->types.n + 1);
     expr_id *size = NEW_ARRAY(&ctx->session, expr_id, n + 1);
-    bool *whole = NEW_ARRAY(&ctx->session, bool, n + 1), *never = NEW_ARRAY(&ctx->session, bool, blocks + 1),
-         *may = NEW_ARRAY(&ctx->session, bool, blocks + 1);
+    bool *whole = NEW_ARRAY(&ctx->session, bool, n + 1);
     for (uint32_t i = 0; i <= n; i++) { /* the last one: parallel indices */
         size[i] = i < n ? k->args.data[i].size : k->count;
         size[i] = size[i].i ? replaced(s, size[i]) : size[i];
@@ -317,14 +344,11 @@ static void find_of(struct sizes *s, const struct kernel *of, const struct kerne
         if (!set_last(s) || range_now(s, size[n], whole[n]).hi < 1 || !fits(s, of))
             continue;
         for (uint32_t i = 0; i < n; i++)
-            args[i] = range_now(s, size[i], whole[i]);
-        if (lf_never(f, args, scratch, never, blocks) != blocks)
+            code.args[i] = range_now(s, size[i], whole[i]);
+        if (!never_try(&code))
             return;
-        for (uint32_t i = 0; i < blocks; i++)
-            may[i] |= !never[i];
     } while (next_sizes(s));
-    for (uint32_t i = 0; i < blocks; i++)
-        s->p->never[l->facts.first + i] = !may[i] && !s->p->runs[l->facts.first + i];
+    never_end(s->p, &code);
 }
 
 bool never_lacks(const struct prove *p, const struct lowered_kernel *l)

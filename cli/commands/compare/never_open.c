@@ -1,11 +1,11 @@
 /* mcc prove: loops and branches that no size lets run, by residue classes of sizes that have no small bound.
  *
- * A kernel's arguments are quotients and remainders of sizes. If a size w is P q + r, with P a multiple of the divisors
- * and r < P, the constructors of expressions simplify these: how many columns are left beside whole tiles follows from
- * r alone. So each size is first each of its least values, and then P q + r for each r: a few hundred cases stand for
- * all sizes. Cases that contradict a condition of the network are left out, as the network refuses these sizes.
+ * A kernel's arguments are quotients and remainders of sizes. Write a size as P q + r, where P is a multiple of all
+ * divisors and 0 <= r < P. Then simplification computes remainders, such as the columns left over after full tiles,
+ * from r alone. So a few hundred cases cover all sizes: each of the smallest values, then P q + r with symbolic q for
+ * each r. Cases that violate a condition of the network are skipped, because the network refuses such sizes.
  */
-#include "cli/commands/compare/prove.h"
+#include "cli/commands/compare/never.h"
 #include "ir/expr/expr.h"
 
 enum { OPEN_MOST = 3, SYMBOLS_MOST = 16, CASES_MOST = 1 << 14, CONDITIONS_MOST = 64 };
@@ -50,7 +50,7 @@ static int64_t period_of(const struct exprs *x, expr_id e, sym_id symbol, int64_
     if (!ex_uses(x, e, symbol))
         return period;
     if ((kind == EX_DIV || kind == EX_MOD) && ex_is_const(x, ex_arg(x, e, 1), &c) && period)
-        period = c <= PERIOD_MOST ? common_multiple(period, c) : 0;
+        period = c >= 1 && c <= PERIOD_MOST ? common_multiple(period, c) : 0;
     for (uint32_t i = 0; i < ex_n_args(x, e) && period && period <= PERIOD_MOST; i++)
         period = period_of(x, ex_arg(x, e, i), symbol, period);
     return period <= PERIOD_MOST ? period : 0;
@@ -84,7 +84,7 @@ static bool allowed(const struct classes *c, const struct open_size *o, int64_t 
 static bool take_cases(const struct classes *c, struct arena *arena, struct open_size *o)
 {
     const struct symbol *sym = sym_get(c->x, o->symbol);
-    const int64_t least = sym->lo > 0 ? sym->lo : 0, hi = sym->hi, end = (int64_t)1 << QUOTIENT_BITS;
+    const int64_t least = sym->lo, hi = sym->hi, end = (int64_t)1 << QUOTIENT_BITS;
     const int64_t exact = o->period > EXACT ? o->period : EXACT, q = (least + exact + o->period - 1) / o->period;
     const int64_t q_hi = hi / o->period < end ? hi / o->period : end;
     o->first = q <= q_hi ? q * o->period : hi + 1;
@@ -99,10 +99,12 @@ static bool take_cases(const struct classes *c, struct arena *arena, struct open
     return o->n && o->cases[o->n - 1] >= o->first;
 }
 
-/* False: it has other divisors than constants, or larger ones. */
+/* False: it may be negative or is very large, or its divisors are large. */
 static bool open_size(const struct classes *c, struct arena *arena, struct open_size *o)
 {
     const struct symbol *sym = sym_get(c->x, o->symbol);
+    if (sym->lo < 0 || sym->lo > (int64_t)1 << QUOTIENT_BITS)
+        return false;
     o->of = sym->of.i ? sym->of : o->symbol;
     o->period = 1;
     for (uint32_t i = 0; i < c->n_conditions && o->period; i++)
@@ -186,14 +188,10 @@ static bool may_hold(const struct classes *c)
 static void find_of(struct prove *p, const struct kernel *k, const struct lowered_kernel *l, struct classes *c)
 {
     struct context *ctx = p->run.c.ctx;
-    const char *text = l->loops;
-    const uint32_t blocks = l->facts.blocks, n = k->args.n;
-    struct lfunc *f = lf_parse(ctx, &ctx->session, &text);
-    if (!f || f->args.n != n)
+    struct never_code code;
+    const uint32_t n = k->args.n;
+    if (!never_begin(p, k, l, &code))
         return;
-    struct loop_range *args = NEW_ARRAY(&ctx->session, struct loop_range, n + 1),
-                      *scratch = NEW_ARRAY(&ctx->session, struct loop_range, f->types.n + 1);
-    bool *never = NEW_ARRAY(&ctx->session, bool, blocks + 1), *may = NEW_ARRAY(&ctx->session, bool, blocks + 1);
     c->n_size = n + 1;
     c->size = NEW_ARRAY(&ctx->session, expr_id, n + 1);
     for (uint32_t i = 0; i <= n; i++)
@@ -204,14 +202,11 @@ static void find_of(struct prove *p, const struct kernel *k, const struct lowere
         if (range_now(c, c->size[n]).hi < 1 || !may_hold(c))
             continue;
         for (uint32_t i = 0; i < n; i++)
-            args[i] = range_now(c, c->size[i]);
-        if (lf_never(f, args, scratch, never, blocks) != blocks)
+            code.args[i] = range_now(c, c->size[i]);
+        if (!never_try(&code))
             return;
-        for (uint32_t i = 0; i < blocks; i++)
-            may[i] |= !never[i];
     } while (next_case(c));
-    for (uint32_t i = 0; i < blocks; i++)
-        p->never[l->facts.first + i] |= !may[i] && !p->runs[l->facts.first + i];
+    never_end(p, &code);
 }
 
 void never_find_open(struct prove *p)

@@ -175,8 +175,6 @@ const struct lowered_kernel *verdict_lowered(const struct prove *, const struct 
 void never_find(struct prove *);
 /* The same by residue classes of sizes that have no small bound. */
 void never_find_open(struct prove *);
-/* Has some loop or branch of it run in no draw, although sizes may let it run? */
-bool never_lacks(const struct prove *, const struct lowered_kernel *);
 /* Has some loop or branch of the variant not run in PROVE_RUNS draws? Has one of these in the draw at hand? */
 bool verdict_lacks(struct prove *);
 /* Does a kernel that ran choose between so few elements, or seldom enough among many, that more draws are needed and

@@ -128,8 +128,8 @@ static void set_skips(struct prove *p, uint32_t kernel, bool skips)
     }
 }
 
-/* A kernel that is judged at a size may read any numbers there: they are drawn, and what computes them is left out, as
- * are kernels that nothing reads. */
+/* Skips the kernels that are not judged in this draw. Random numbers replace those of their results that judged kernels
+ * read. */
 static void skip_others(struct prove *p)
 {
     p->part.skips = p->skips && !p->part.unskipped && (p->part.asks == PART_BLOCKS || p->part.asks == PART_LATER);
@@ -233,8 +233,8 @@ static void count_told(struct prove *p, uint32_t kernel)
     verdict_count_told(p, kernel);
 }
 
-/* Where kernels were left out, a difference may come of what these store beside their results, such as zeros around an
- * image: then the draw is repeated with all of them. */
+/* Is a judged kernel's result wrong in a draw that skips kernels? The skipped ones may also store padding, which the
+ * judged kernel reads. So the verdicts are restored, and no later draw skips kernels. */
 static bool differs_as_skipped(struct prove *p, const struct verdict *before)
 {
     bool differs = false;

@@ -6,7 +6,8 @@
 
 /* Chooses the kernels that part.asks for and that are small enough at the sizes of the inputs at hand; the run then
  * keeps what they read and store. False: there are none, or, for PART_CHOICES, another one is asked for, too. Of
- * PART_TIES some are left for other draws, where one stores what is drawn for another. */
+ * PART_TIES some are left for other draws, where one stores what is drawn for another. For PART_BLOCKS and PART_LATER
+ * other kernels do not run, if random numbers can replace their results. */
 bool single_begin(struct prove *);
 /* In the run: replaces by drawn floats what the kernel that has ended has stored, as far as chosen ones read it, where
  * the run has it and where it was kept. */

@@ -292,6 +292,16 @@ static bool draw_rest(struct prove *p)
     return p->run.c.ctx->fail == FAIL_NONE && draw_parts(p, draw);
 }
 
+/* Each symbol 0 once, where the network takes that, and the rest 1. */
+static bool draw_zeros(struct prove *p)
+{
+    bool ok = true;
+    for (uint32_t form = sizing_forms(&p->sizing); ok && form-- > 0 && !p->now->ended;)
+        if (sizing_is_alone(&p->sizing, form) && resize(p, 0, form, ELEMENTS_WHOLE))
+            ok = prove_draw(p, 11 * INTEGER_DRAWS + form, DRAW_ALL);
+    return ok;
+}
+
 static bool draw_tuples(struct prove *p)
 {
     bool ok = true;
@@ -302,7 +312,7 @@ static bool draw_tuples(struct prove *p)
     return ok;
 }
 
-/* One element is equal to no other: equal floats at a size at which there are more. */
+/* A tensor of one element has no equal ones, so equal floats are also drawn at a larger size. */
 static bool draw_tied(struct prove *p)
 {
     return !verdict_lacks_ties(p, 0) || !resize(p, TIED_SIZE, SIZES_SAME, ELEMENTS_WHOLE) ||
@@ -331,9 +341,7 @@ bool sizes_draw(struct prove *p)
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(first_sizes); k++)
         ok = !resize(p, first_sizes[k / 2], k % 2, ELEMENTS_MOST) || (k > 1 && value_elements(p) > VALUES_MOST) ||
              prove_draw(p, INTEGER_DRAWS + k, DRAW_ALL);
-    for (uint32_t form = sizing_forms(&p->sizing); ok && form-- > 0 && !p->now->ended;)
-        if (sizing_is_alone(&p->sizing, form) && resize(p, 0, form, ELEMENTS_WHOLE))
-            ok = prove_draw(p, 11 * INTEGER_DRAWS + form, DRAW_ALL);
+    ok = ok && draw_zeros(p);
     ok = ok && (p->now->ended || draw_tuples(p));
     ok = ok && (p->now->ended || draw_rest(p));
     ok = ok && (p->now->ended || p->now->whole || draw_later(p));
