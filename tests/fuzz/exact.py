@@ -418,14 +418,15 @@ def proof(subject, form, path, folder):
 def judge(library, subject, form, rng, folder):
     """(word, text, marks)"""
     status, said, path = compiled(library, subject, form, rng, folder)
+    sizes, text = subject.sizes if form.size < 0 else [subject.sizes[form.size]], ""
     if status > 0:
-        return ("refused", said, []) if status == 2 else ("broken", f"status {status}: {said}", [])
+        unfit = status == 1 and all(isinstance(want, int) for _, _, want in sizes)     # sizes with which the first artifact ends with an error
+        return ("refused", said, []) if status == 2 or unfit else ("broken", f"status {status}: {said}", [])
     exact, like = marks(folder / "form.so") if status == 0 else ("", "")
     again = status < 0 or exact in subject.seen
     form.learned += learned(subject, form, "", "refused" if again else "taken")
     if again:
         return "again", "", []
-    sizes, text = subject.sizes if form.size < 0 else [subject.sizes[form.size]], ""
     for threads in (1, 3):
         got = run(folder / "form.so", threads, [feeds for feeds, _, _ in sizes])
         if isinstance(got, str):

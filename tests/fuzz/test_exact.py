@@ -64,6 +64,20 @@ def test_what_differs_is_seen(tmp_path, options, changed, want):
     assert word == want and ("elements differ" in text) == (want != "same"), (word, text)
 
 
+def test_sizes_that_never_fit(tmp_path):
+    """With them an artifact of open sizes ends with an error, and the compiler refuses them as well."""
+    f32 = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Add", ["x", "x3"], ["y"]), onnx.helper.make_node("Slice", ["x", "from", "to"], ["x3"])][::-1],
+                                   "g", [onnx.helper.make_tensor_value_info("x", f32, ["n"])], [onnx.helper.make_tensor_value_info("y", f32, ["n"])],
+                                   [onnx.numpy_helper.from_array(np.array([v]), name) for name, v in (("from", 0), ("to", 3))])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "net.onnx")
+    subject = exact.subject("slice", tmp_path / "net.onnx", [], tmp_path)
+    at = next(k for k, (_, _, want) in enumerate(subject.sizes) if isinstance(want, int))
+    form = exact.Form(["-march=native", *subject.sizes[at][1]], size=at)
+    [(word, text, _)] = exact.apart(lambda: iter([exact.judge(exact.Library(), subject, form, np.random.default_rng(0), tmp_path)]))
+    assert word == "refused" and "broadcast" in text, (word, text)
+
+
 def test_what_dies_is_seen():
     """By a signal."""
     with pytest.raises(exact.Died, match="signal 9"):
