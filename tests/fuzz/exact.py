@@ -55,6 +55,7 @@ COORDINATES = ("Resize", "Upsample")               # which an open size takes fr
 BASE = 20                                          # forms with the same options but for --choose and --schedules
 TRIES = 4                                          # of schedules, of which one is taken
 KNOWN = collections.Counter()                      # what became of the schedules' fields so far
+BYTES = 1 << 26                                    # the most of a size's results
 RUNS, SECONDS = 300, 900                           # forms of one process; seconds of one of them
 SHARES = 400                                       # of N that a random network gets one of, and one of one's own OWN_SHARES
 OWN_SHARES = 4
@@ -151,12 +152,14 @@ def call(a, feeds):
 
 
 def run(path, threads, asked=None):
-    """Results for each of these inputs; None: (inputs, options that fix their sizes, results) of each size. A text: what went wrong."""
+    """Results for each of these inputs; None: (inputs, options that fix their sizes, results) of each size whose results are not too large.
+    A text: what went wrong."""
     try:
         heap = Heap()
         with Artifact(path, threads=threads, alloc=heap.alloc, release=heap.release) as a:
             if asked is None:
                 found = [(*given, call(a, given[0])) for size in SIZES if (given := feeds_of(a, *size))]
+                found = [f for f in found if isinstance(f[2], int) or sum(np.asarray(y).nbytes for y in f[2]) <= BYTES]
             else:
                 found = [call(a, feeds) for feeds in asked]
     except ModelError as e:
