@@ -118,9 +118,11 @@ static bool number(struct graph *g, value_id v, uint32_t *left, uint32_t *out, d
         number_as(elem, node_int(n, "saturate", 1), out, real);
         return true;
     }
+    if (n->op == OP_SELECT)
+        return value_const_i64(g, n->in[0], &whole, 1) && number(g, n->in[whole ? 1 : 2], left, out, real);
     const bool view = n->op == OP_BROADCAST || n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_IDENTITY ||
                       (n->op == OP_CONVERT && field_form(from));
-    if (!view && (op_shape(n->op) != SHAPE_MAP || n->op == OP_SELECT || n->n_in > COUNT_OF(x)))
+    if (!view && (op_shape(n->op) != SHAPE_MAP || n->n_in > COUNT_OF(x)))
         return false;
     for (uint32_t i = 0; i < n->n_in; i++)
         if (!number(g, n->in[i], left, &x[i], &y[i]))

@@ -128,14 +128,15 @@ def test_proved(tmp_path, make, options):
     assert all(k["proved"] and k["why"] is None for k in variant["kernels"]) and variant["proved"] == len(variant["kernels"])
 
 
-def folded(path):
+def folded(path, op, a, b):
     """A number of the code that the compiler computes of two of the file's, with rounding."""
-    nodes = [helper.make_node("Div", ["a", "b"], ["c"], "quotient"), helper.make_node("Mul", ["x", "c"], ["y"], "scale")]
-    return save(path, nodes, [value("x", [64])], [value("y", [64])], {"a": np.float32(0.123457), "b": np.float32(0.765431)})
+    nodes = [helper.make_node(op, ["a", "b"], ["c"], "folded"), helper.make_node("Mul", ["x", "c"], ["y"], "scale")]
+    return save(path, nodes, [value("x", [64])], [value("y", [64])], {"a": np.float32(a), "b": np.float32(b)})
 
 
-def test_folded_numbers(tmp_path):
-    path = folded(tmp_path / "net.onnx")
+@pytest.mark.parametrize("op, a, b", [("Div", 0.123457, 0.765431), ("Pow", 32, -0.5), ("Pow", 3, 0.5), ("Pow", 0.7, 1.7)])
+def test_folded_numbers(tmp_path, op, a, b):
+    path = folded(tmp_path / "net.onnx", op, a, b)
     assert proof(path)["proved"]
     found = [mcc("prove", path, ONE, f"--mutate={site}", "-q").returncode for site in range(1, 9)]
     assert 0 not in found and found.count(6) >= 3, found
