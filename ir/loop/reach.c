@@ -6,7 +6,13 @@ struct reach {
     struct loop_range *of; /* by value: of scalars */
     bool *never;
     uint32_t blocks, room;
+    lreg parallel;         /* the index of the parallel loop */
+    int64_t modulus, rest; /* it is taken modulo this, with this rest (below 0: any); 0: it is not */
+    bool more;             /* never has what other rests say */
 };
+
+/* The largest modulus of which each rest is tried. */
+enum { MODULUS_MOST = 64 };
 
 static const struct loop_range all = {INT64_MIN, INT64_MAX};
 
@@ -35,6 +41,11 @@ static int64_t floor_quotient(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
+static int64_t floor_rest(int64_t a, int64_t b)
+{
+    return a % b + (a % b < 0 ? b : 0);
+}
+
 /* By a divisor of at least 1. */
 static struct loop_range quotient(struct loop_range a, struct loop_range b)
 {
@@ -55,9 +66,21 @@ static struct loop_range of_type(struct ltype t)
     return t.elem == ELEM_BOOL && t.lanes == 1 ? (struct loop_range){0, 1} : all;
 }
 
-/* Of a scalar result, index or bool. */
-static struct loop_range computed(const struct reach *r, const struct lstmt *s)
+/* Is it the parallel index modulo a constant, of which each rest is tried? */
+static bool is_rest(struct reach *r, const struct lstmt *s)
 {
+    const struct loop_range by = s->op == L_FLOORMOD ? r->of[s->in[1].i] : all;
+    if (s->op != L_FLOORMOD || s->in[0].i != r->parallel.i || by.lo != by.hi || by.lo < 2 || by.lo > MODULUS_MOST)
+        return false;
+    r->modulus = r->modulus ? r->modulus : by.lo;
+    return r->modulus == by.lo && r->rest >= 0;
+}
+
+/* Of a scalar result, index or bool. */
+static struct loop_range computed(struct reach *r, const struct lstmt *s)
+{
+    if (is_rest(r, s))
+        return (struct loop_range){r->rest, r->rest};
     struct loop_range in[3] = {all, all, all}, a, b;
     for (uint32_t k = 0; k < s->n_in && k < COUNT_OF(in); k++)
         in[k] = r->of[s->in[k].i];
@@ -73,6 +96,8 @@ static struct loop_range computed(const struct reach *r, const struct lstmt *s)
     case L_FLOORMOD:
         if (b.lo < 1 || (a.lo >= 0 && a.hi < b.lo))
             return b.lo < 1 ? all : a;
+        if (b.lo == b.hi && floor_quotient(a.lo, b.lo) == floor_quotient(a.hi, b.lo))
+            return (struct loop_range){floor_rest(a.lo, b.lo), floor_rest(a.hi, b.lo)};
         return (struct loop_range){0, a.lo >= 0 && a.hi < b.hi ? a.hi : b.hi - 1};
     case L_SHR:
         if (b.lo != b.hi || b.lo < 0 || b.lo > 62)
@@ -101,7 +126,7 @@ static struct loop_range computed(const struct reach *r, const struct lstmt *s)
 static void note(struct reach *r, bool reached)
 {
     if (r->blocks < r->room)
-        r->never[r->blocks] = !reached;
+        r->never[r->blocks] = !reached && (!r->more || r->never[r->blocks]);
     r->blocks++;
 }
 
@@ -124,6 +149,7 @@ static void walk(struct reach *r, lblock b, bool reached)
                 r->of[body->params.data[0].i] = (struct loop_range){lo.lo, hi.hi == INT64_MIN ? hi.hi : hi.hi - 1};
             const bool runs = reached && lo.lo < hi.hi;
             if (s->op == L_PARALLEL) { /* the first index, all others */
+                r->parallel = body->params.data[0];
                 note(r, runs);
                 note(r, runs && lo.lo < hi.hi - 1);
                 walk(r, s->block[0], runs);
@@ -148,15 +174,26 @@ static void enter(struct reach *r, lblock b, bool reached)
     walk(r, b, reached);
 }
 
+static void walk_all(struct reach *r, const struct loop_range *args)
+{
+    const struct lfunc *f = r->f;
+    r->blocks = 0;
+    for (uint32_t i = 0; i < f->types.n; i++)
+        r->of[i] = all;
+    for (uint32_t i = 0; i < f->args.n; i++)
+        if (f->args.data[i].type.lanes == 1)
+            r->of[i + 1] = args[i];
+    walk(r, (lblock){1}, true);
+}
+
 uint32_t lf_never(const struct lfunc *f, const struct loop_range *args, struct loop_range *scratch, bool *never,
                   uint32_t room)
 {
-    struct reach r = {.f = f, .of = scratch, .never = never, .room = room};
-    for (uint32_t i = 0; i < f->types.n; i++)
-        r.of[i] = all;
-    for (uint32_t i = 0; i < f->args.n; i++)
-        if (f->args.data[i].type.lanes == 1)
-            r.of[i + 1] = args[i];
-    walk(&r, (lblock){1}, true);
+    struct reach r = {.f = f, .of = scratch, .never = never, .room = room, .rest = -1};
+    walk_all(&r, args);
+    for (r.rest = 0; r.rest < r.modulus; r.rest++) {
+        r.more = r.rest > 0;
+        walk_all(&r, args);
+    }
     return r.blocks;
 }

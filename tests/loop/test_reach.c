@@ -82,6 +82,20 @@ static void test_unknown_bools(void **state)
     expect(*state, body, 1, 1, "++++++");
 }
 
+/* Each rest of the parallel index is tried: blocks of 16, 16, 16 and 5 rows, four at a time, then two, then one. */
+static void test_rests(void **state)
+{
+    const char *body =
+        "  %5 = const index 4\n  %10 = const index 53\n  %15 = const index 2\n  parallel %6 = %3 to %2 {\n"
+        "    %9 = load f32 %0[%6]\n    %7 = floormod index %6, %5\n    %8 = mul index %7, %4\n"
+        "    %11 = sub index %10, %8\n    %12 = min index %11, %4\n    %14 = floormod index %12, %5\n"
+        "    %16 = floordiv index %14, %15\n    %17 = floormod index %14, %15\n"
+        "    for %18 = %3 to %16 step 1 {\n      " STORE "    }\n    for %19 = %3 to %17 step 1 {\n      " STORE
+        "    }\n  }\n";
+    expect(*state, body, 1, INT64_MAX, "++-+");
+    expect(*state, body, 1, 1, "+--+"); /* of an index only its rest is known */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -89,6 +103,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_branches, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_overflow, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_blocks, loops_setup, loops_teardown),
+        cmocka_unit_test_setup_teardown(test_rests, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_unknown_bools, loops_setup, loops_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
