@@ -109,6 +109,8 @@ static bool number(struct graph *g, value_id v, uint32_t *left, uint32_t *out, d
         *out = field_of(*real);
         return true;
     }
+    if (!n->n_in)
+        return false;
     const enum elem from = value_type(g, n->in[0])->elem;
     if (n->op == OP_CONVERT && strchr("IU", elem_class(from)) && from != ELEM_U64) {
         if (!value_const_i64(g, n->in[0], &whole, 1))

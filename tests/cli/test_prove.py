@@ -156,11 +156,17 @@ def grid(path):
     return save(path, nodes, [value("x", [40])], [value("y", [40])], {"zero": np.int64(0), "one": np.int64(1)})
 
 
+def position(path):
+    """The only position there is, as a float."""
+    return save(path, [helper.make_node("Range", ["zero", "one", "one"], ["r"], "range"), helper.make_node("Add", ["x", "r"], ["y"], "sum")],
+                [value("x", [5])], [value("y", [5])], {"zero": np.float32(0), "one": np.float32(1)})
+
+
 def signs(path):
     return save(path, [helper.make_node("Sign", ["x"], ["y"], "sign")], [value("x", [64])], [value("y", [64])])
 
 
-@pytest.mark.parametrize("make", [powers, grid, signs])
+@pytest.mark.parametrize("make", [powers, grid, position, signs])
 def test_numbers_of_the_run(tmp_path, make):
     assert proof(make(tmp_path / "net.onnx"))["proved"]
 
