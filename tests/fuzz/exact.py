@@ -56,6 +56,7 @@ BASE = 20                                          # forms with the same options
 TRIES = 4                                          # of schedules, of which one is taken
 KNOWN = collections.Counter()                      # what became of the schedules' fields so far
 BYTES = 1 << 26                                    # the most of a size's results
+CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
 RUNS, SECONDS = 300, 900                           # forms of one process; seconds of one of them
 SHARES = 400                                       # of N that a random network gets one of, and one of one's own OWN_SHARES
 OWN_SHARES = 4
@@ -232,17 +233,19 @@ def cpus(folder):
 
 
 def subject(name, path, options, folder):
-    """The network, if it is proved and its results are numbers; else None."""
+    """The network, if it is proved and its results are numbers; else None. A text: how the compiler, the proof or the artifact crashed."""
     def first():
         failed, _ = Library().compile(path, [*in_field(folder), "-march=native", *options], folder / "first.so")
-        yield "" if failed or prove(path, "-march=native", *options, seconds=10)[0] else run(folder / "first.so", 1)
+        status = failed or prove(path, "-march=native", *options, seconds=10)[0]
+        yield f"mcc prove ends by signal {-status}" if -status in CRASHES else "" if status else run(folder / "first.so", 1)
 
     try:
         sizes = next(apart(first))
-    except Died:
-        return None
-    right = isinstance(sizes, list) and any(not isinstance(results, int) for _, _, results in sizes)
-    return Subject(name, path, options, sizes, onnx.load(path)) if right else None
+    except Died as e:
+        return str(e)
+    if isinstance(sizes, str):
+        return sizes or None
+    return Subject(name, path, options, sizes, onnx.load(path)) if any(not isinstance(results, int) for _, _, results in sizes) else None
 
 
 def networks(folder, seed, only):
@@ -529,7 +532,11 @@ def run_all(n, seed, only=(), most=None, keep=None, results=None):
             if (seed, name) in done:
                 continue
             row = {"seed": seed, "name": name, "count": {}, "reasons": {}, "bad": []}
-            if found := subject(name, path, options, folder):
+            found = subject(name, path, options, folder)
+            if isinstance(found, str):
+                row |= {"count": {"broken": 1}, "bad": [f"{name}: {found}"]}
+                print(row["bad"][0], flush=True)
+            elif found:
                 share = most or max(n // SHARES, 20) * (1 if "random" in name else OWN_SHARES)
                 row |= zip(("count", "reasons", "bad"), run_network(found, seed, here, folder, min(share, n - ran(count)), keep))
             add(row)
