@@ -15,7 +15,8 @@ struct field_constants {
 /* From here on floats are GF(q) x GF(p), in this graph and in all that its context's interpreter computes; once. Equal
  * constants of several graphs have the same residues in the same memory. */
 void graph_enter_field(struct graph *, struct field_constants *);
-/* Before that: what the constant v, one float, will be: computed there, while floats are folded with rounding.
- * False: it is no expression of few maps and views of single elements, or `folded`, which the code has, is not what it
- * is except for rounding: then that is to be found. */
+/* The residues of `bytes` bytes of f32 or f64. */
+void field_of_elements(enum elem, const char *floats, char *out, size_t bytes);
+/* Before that: the residue of constant v, one float, computed of residues; floats are folded with rounding. False:
+ * there is none, or v is not `folded`, the float that the code has. */
 bool field_number(struct graph *, value_id, double folded, uint32_t *residue);

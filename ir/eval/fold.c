@@ -8,6 +8,9 @@
 #include "ir/eval/fold.h"
 
 #include "ir/eval/eval.h"
+#include "ir/eval/field.h"
+
+enum { RESIDUES_MOST = 1 << 24 /* bytes of constants that become residues for one number */ };
 
 typedef VEC(node_id) node_list;
 
@@ -55,8 +58,14 @@ static const struct tensor_data *constant_data(struct graph *g, const struct nod
 {
     uint32_t rank;
     const int64_t *dims = node_ints(n, "dims", &rank);
-    const struct attr *data = node_attr(n, "data");
-    return new_data(g, node_elem(n, "elem"), (int32_t)rank, dims, data->u.data.data, data->u.data.size);
+    const enum elem elem = node_elem(n, "elem");
+    struct span data = node_attr(n, "data")->u.data;
+    if (g->folds->residues && field_holds(elem)) {
+        char *out = arena_alloc(&g->arena, data.size + 1);
+        field_of_elements(elem, data.data, out, data.size);
+        data.data = out;
+    }
+    return new_data(g, elem, (int32_t)rank, dims, data.data, data.size);
 }
 
 /* The nodes that v needs, operands first; leaves: bytes of the constants among them. */
@@ -117,9 +126,13 @@ static void fold_clear(struct graph *g, struct folds *f, const node_list *order)
 /* Runs the nodes in order; operands that are folded already come from the cache. */
 static enum eval_status run_nodes(struct eval *e, const node_list *order)
 {
-    const struct folds *f = e->g->folds;
+    struct folds *f = e->g->folds;
     for (uint32_t k = 0; k < order->n; k++) {
         const struct node *n = graph_node(e->g, order->data[k]);
+        if (n->op == OP_CONSTANT && f->residues) {
+            f->data[n->out[0].i] = constant_data(e->g, n);
+            continue;
+        }
         for (uint32_t i = 0; i < n->n_in; i++) {
             const struct tensor_data *known = f->data[n->in[i].i];
             if (!known || e->set[n->in[i].i])
@@ -137,18 +150,11 @@ static enum eval_status run_nodes(struct eval *e, const node_list *order)
     return EVAL_OK;
 }
 
-const struct tensor_data *value_fold(struct graph *g, value_id v)
+/* Of a value that is not folded yet. *why: what kept it from that, a failure of this kind. */
+static const struct tensor_data *fold(struct graph *g, struct folds *f, value_id v, enum fail *fail, const char **why)
 {
     const struct limits *limits = &g->ctx->limits;
-    struct folds *f = folds_of(g);
-    if (f->data[v.i])
-        return f->data[v.i];
     node_id def = graph_value(g, v)->def;
-    src_id src = def.i ? graph_node(g, def)->src : (src_id){0};
-    if (!value_is_const(g, v)) {
-        error_internal(g->ctx, src, "folding of a value that is not constant");
-        return NULL;
-    }
     if (graph_node(g, def)->op == OP_CONSTANT)
         return f->data[v.i] = constant_data(g, graph_node(g, def));
     struct arena scratch;
@@ -160,26 +166,61 @@ const struct tensor_data *value_fold(struct graph *g, value_id v)
     e->arena = &scratch;
     eval_forget(e);
     needed_nodes(g, v, &scratch, &order, &leaves);
-    if (bytes > limits->fold_bytes + leaves || bytes > limits->fold_total - f->total) {
-        bool one = bytes > limits->fold_bytes + leaves;
-        error_limit(g->ctx, src,
-                    "%s: folding this constant makes %lld bytes of %lld, after %lld of others: more than %lld %s",
-                    op_name(graph_node(g, def)->op), (long long)bytes, (long long)leaves, (long long)f->total,
-                    (long long)(one ? limits->fold_bytes : limits->fold_total),
-                    one ? "beyond its inputs (--limit-fold-bytes)" : "in all (--limit-fold-total)");
+    const bool one = bytes > limits->fold_bytes + leaves || (f->residues && leaves > RESIDUES_MOST);
+    if (one || bytes > limits->fold_total - f->total) {
+        *fail = FAIL_LIMIT;
+        *why = arena_printf(&g->arena,
+                            "%s: folding this constant makes %lld bytes of %lld, after %lld of others: more than %lld "
+                            "%s",
+                            op_name(graph_node(g, def)->op), (long long)bytes, (long long)leaves, (long long)f->total,
+                            (long long)(one ? limits->fold_bytes : limits->fold_total),
+                            one ? "beyond its inputs (--limit-fold-bytes)" : "in all (--limit-fold-total)");
     } else {
         enum eval_status status = run_nodes(e, &order);
         const struct tensor *t = &e->vals[v.i];
         if (status == EVAL_OK)
             result = f->data[v.i] = new_data(g, t->elem, t->rank, t->dims,
                                              arena_copy(&g->arena, t->data, (size_t)bytes), (size_t)bytes);
-        else
-            error_at(g->ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, src, NULL, "constant folding: %s",
-                     e->text);
+        *fail = status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL;
+        *why = result ? NULL : arena_printf(&g->arena, "constant folding: %s", e->text);
         f->total += result ? bytes : 0;
     }
     fold_clear(g, f, &order);
     arena_release(&scratch);
+    return result;
+}
+
+const struct tensor_data *value_fold(struct graph *g, value_id v)
+{
+    struct folds *f = folds_of(g);
+    enum fail fail = FAIL_NONE;
+    const char *why = NULL;
+    if (f->data[v.i])
+        return f->data[v.i];
+    node_id def = graph_value(g, v)->def;
+    src_id src = def.i ? graph_node(g, def)->src : (src_id){0};
+    if (!value_is_const(g, v)) {
+        error_internal(g->ctx, src, "folding of a value that is not constant");
+        return NULL;
+    }
+    const struct tensor_data *result = fold(g, f, v, &fail, &why);
+    if (!result)
+        error_at(g->ctx, fail, src, NULL, "%s", why);
+    return result;
+}
+
+const struct tensor_data *value_fold_in_field(struct graph *g, value_id v)
+{
+    struct folds *floats = g->folds;
+    enum fail fail;
+    const char *why;
+    g->folds = g->residues;
+    g->ctx->field = true;
+    struct folds *f = g->residues = folds_of(g);
+    f->residues = true;
+    const struct tensor_data *result = f->data[v.i] ? f->data[v.i] : fold(g, f, v, &fail, &why);
+    g->folds = floats;
+    g->ctx->field = false;
     return result;
 }
 

@@ -174,7 +174,7 @@ struct graph {
     uint32_t n_pooled; /* constants of the file below this id differ from one another (ir/graph/pool.c) */
     uint8_t *constness; /* by value: cache of ir/graph/constness.c */
     uint32_t constness_cap;
-    struct folds *folds; /* caches of ir/eval/fold.c; NULL: none yet */
+    struct folds *folds, *residues; /* caches of ir/eval/fold.c, the second one in the field; NULL: none yet */
     VEC(struct concat_begins {
         uint32_t n;
         expr_id *begin;
