@@ -9,6 +9,8 @@ const struct tensor_data *value_fold(struct graph *, value_id);
 /* The same of residues (ir/eval/field.h), before the graph enters the field, of a value that is constant. NULL without
  * a diagnostic: an operator has no form there, or it is too large. */
 const struct tensor_data *value_fold_in_field(struct graph *, value_id);
+/* For a copy of a graph whose dims become other ones: it keeps what was folded, and forgets ranges (value_range). */
+void folds_copied(struct graph *, struct arena *);
 /* Convenience: the elements of a small constant as doubles / int64; false when not constant or n does not match. */
 bool value_const_i64(struct graph *, value_id, int64_t *out, uint32_t n);
 bool value_const_f64(struct graph *, value_id, double *out, uint32_t n);

@@ -34,6 +34,20 @@ struct folds *folds_of(struct graph *g)
     return f;
 }
 
+void folds_copied(struct graph *g, struct arena *arena)
+{
+    const struct folds *from = folds_of(g);
+    struct folds *f = arena_copy(arena, from, sizeof *from);
+    f->read_cost = arena_copy(arena, from->read_cost, from->cap * sizeof *f->read_cost);
+    f->data = arena_copy(arena, from->data, from->cap * sizeof *f->data);
+    f->range = NEW_ARRAY(arena, struct known_range, f->cap);
+    f->eval = NULL;
+    f->visited = NULL;
+    f->eval_values = f->eval_nodes = 0;
+    g->folds = f;
+    g->residues = NULL;
+}
+
 /* ---- folding ----------------------------------------------------------------------------------------------------- */
 
 static int64_t type_bytes(const struct graph *g, const struct type *t)

@@ -7,6 +7,8 @@
  */
 #include "passes/module/module.h"
 
+#include "ir/eval/constants.h"
+
 struct narrowing {
     struct exprs *x;
     struct arena *arena; /* of what is made */
@@ -76,6 +78,7 @@ static struct graph *graph_narrow(const struct narrowing *n, struct graph *from)
     g->constness = arena_copy(n->arena, from->constness, from->constness_cap);
     g->begins.data = NULL;
     g->begins.n = g->begins.cap = 0;
+    folds_copied(g, n->arena);
     values_narrow(n, from, g);
     g->nodes.data = NEW_ARRAY(n->arena, struct node, from->nodes.n + 1);
     memcpy(g->nodes.data, from->nodes.data, from->nodes.n * sizeof *g->nodes.data);

@@ -51,6 +51,16 @@ def test_rows_about_the_end_of_a_range(tmp_path, most):
             np.testing.assert_array_equal(a.call([x[:n]])[0], want)
 
 
+def test_ranges_of_indices(tmp_path):
+    """At one element all indices are 0, which says nothing of the kernel for other sizes."""
+    nodes = [node("Shape", "x", "s", start=1), node("Div", "s two", "h"), node("Add", "h one", "o"), node("Concat", "four o", "sizes", axis=0),
+             node("Resize", "x _ _ sizes", "y", "resize", mode="nearest", nearest_mode="floor")]
+    model = Model(tmp_path, nodes, [value("x", [4, "n"])], [value("y", [4, "m"])],
+                  {name: np.array([k]) for name, k in (("two", 2), ("one", 1), ("four", 4))}, 19)
+    for n in (1, 2, 3, 7, 16, 33):
+        model.compare([floats(4, n)], flags=["--choose=resize:version=1"])
+
+
 def test_two_sizes(tmp_path):
     """The version is for the size of one of two symbols: heads of b batches and n positions."""
     model = attention(tmp_path)

@@ -48,6 +48,13 @@ def hidden(path):
 
 
 
+def nearest(path):
+    """Resized to half the elements and one more: at one element all indices are 0."""
+    nodes = [node("Shape", ["x"], "s", start=1), node("Div", ["s", "two"], "h"), node("Add", ["h", "one"], "o"), node("Concat", ["four", "o"], "sizes", axis=0),
+             helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], "resize", mode="nearest", nearest_mode="floor")]
+    return save(path, nodes, [value("x", [4, "n"])], [value("y", [4, "m"])], {"two": [2], "one": [1], "four": [4]}, opset=19)
+
+
 def sums(path):
     """Sums along an open number of elements: groups of vectors, single vectors, a rest."""
     return save(path, [node("Exp", ["x"], "e"), node("ReduceSum", ["e", "last"], "y", keepdims=0)], [value("x", [5, "n"])], [value("y", [5])],
@@ -137,6 +144,8 @@ PAST = [
      ".columns = BUG ? (struct even){(s->group + s->nr - 1) / s->nr, s->nr, 0} : even_split(s->group, s->nr)};", uneven, ["--choose=y:tile.vectors=3"]),
     ("loops of one trip or none", "48b7e9b7", "passes/emit/loops.c", "max - 1 <= ex_lo(em->x, lo))", "max - 1 <= ex_lo(em->x, lo) && !BUG)", few_rows,
      ["--machine=on"]),
+    ("ranges of a version", "found by make fuzz-exact", "passes/module/within.c", "    folds_copied(g, n->arena);",
+     "    if (!BUG)\n        folds_copied(g, n->arena);", nearest, ["--choose=resize:version=1"]),
     # Mutants of the compiler that were proved at first.
     ("sums that begin with garbage", "a mutant", "passes/emit/attention/stages.c", "ex_const(x, t->nv * attn_row_line(t)), NULL",
      "ex_const(x, BUG ? t->nv + attn_row_line(t) : t->nv * attn_row_line(t)), NULL", proofs.attention, [proofs.SPANS, "--machine=on"]),
