@@ -171,6 +171,22 @@ def test_numbers_of_the_run(tmp_path, make):
     assert proof(make(tmp_path / "net.onnx"))["proved"]
 
 
+def table(path):
+    """Rows of a large table, of which a product makes others."""
+    nodes = [helper.make_node("Gather", ["table", "ids"], ["e"], "rows"), helper.make_node("MatMul", ["e", "w"], ["p"], "product"),
+             helper.make_node("Tanh", ["p"], ["y"], "tanh")]
+    return save(path, nodes, [value("ids", ["n"], onnx.TensorProto.INT64)], [value("y", ["n", 48])],
+                {"table": weights(1 << 16, 64), "w": weights(64, 48)})
+
+
+def test_integers_of_large_networks(tmp_path):
+    """After 16 draws only kernels that read integers are judged, in 80 more. What still passes are changes that change nothing."""
+    [variant] = proof(table(tmp_path / "net.onnx"))["variants"]
+    assert variant["draws"] >= 96 and variant["proved"] == len(variant["kernels"]) and variant["program"]["proved"]
+    found = [mcc("prove", tmp_path / "net.onnx", "--march=x86-64-v3", f"--mutate={site}", "-q").returncode for site in range(1, 41)]
+    assert found.count(0) <= 3 and set(found) == {0, 6}, found
+
+
 def test_digits():
     assert proof(DIGITS)["proved"]
 

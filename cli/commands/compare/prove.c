@@ -45,6 +45,9 @@ enum {
 #define MANY_BYTES ((uint64_t)1 << 28)
 /* And where these have shown enough: memory is rounded up, so that a wrong size of it shows with many elements only. */
 #define LARGER_BYTES ((uint64_t)1 << 20)
+/* Of a network with so many bytes of weights only kernels that compute with integers are drawn after PROVE_CALLS draws.
+ */
+#define LARGE_WEIGHTS ((uint64_t)1 << 24)
 /* ---- one draw ---------------------------------------------------------------------------------------------------- */
 
 /* Draws of few floats in which elements differ, then as many for single kernels in which they are equal for up to
@@ -595,13 +598,15 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
         sizes_settle(p, true);
     const uint32_t least = p->least = p->many ? INTEGER_DRAWS : p->calls ? PROVE_CALLS : PROVE_DRAWS;
     const bool others = p->by_data || p->integers.compared.n; /* draws below show more of integers than these do */
+    const bool large = p->run.c.module->plan.weights_bytes >= LARGE_WEIGHTS;
     for (uint32_t draw = 0; ok && !p->now->ended && (draw < least || draw < CHANCE_MOST); draw++) {
         const bool integers = draw >= least && !others && verdict_lacks_integers(p, draw, 0);
         if (draw >= least && !integers && !verdict_lacks_choices(p, draw, least))
             break;
         p->choosing = draw < least ? 0 : draw - least + 1;
-        p->part.asks = PART_CHOICES;
-        ok = prove_draw(p, draw, p->choosing && !integers && !p->by_data && single_begin(p) ? DRAW_PARTS : DRAW_ALL);
+        p->part.asks = p->choosing ? PART_CHOICES : PART_INTEGERS;
+        const bool parts = p->choosing ? !integers : large && draw >= PROVE_CALLS;
+        ok = prove_draw(p, draw, parts && !p->by_data && single_begin(p) ? DRAW_PARTS : DRAW_ALL);
         single_end(p);
     }
     p->part.asks = PART_BLOCKS;

@@ -40,6 +40,7 @@ struct verdict {
     const char *tells; /* draws prove it only where floats are often equal, and have to show that; NULL: others do */
     double told;       /* what they have shown, as of integers; of the worst of its nodes */
     const char *why; /* it cannot be proved; NULL: nothing stands against it */
+    bool narrows; /* its code makes narrow floats of residues, few of which differ */
     bool floats; /* its code has no meaning in the field, and stayed that of floats: what it computes says nothing */
     bool uses[AXIOM_COUNT];
 };
@@ -92,6 +93,7 @@ struct prove {
              * index has run in few */
             PART_LATER,
             PART_CHOICES, /* kernels that have chosen for few elements */
+            PART_INTEGERS, /* kernels that compute with integers, or store narrow floats */
             /* kernels that tell whether floats are equal, 0 or infinite, of which they have met few: what they read is
              * drawn, too */
             PART_TIES,
@@ -197,7 +199,7 @@ void verdict_count(struct prove *);
 /* Of one kernel, of which alone the draw says something: the loops and branches that ran, and its choices. False: it
  * was not compared. */
 bool verdict_count_of(struct prove *, uint32_t kernel);
-/* After that: what all draws have told of its choices. */
+/* After that: what all draws have told of its choices and integers, whether it ran in the one at hand or not. */
 void verdict_count_told(struct prove *, uint32_t kernel);
 /* The node tells whether floats are equal, or the like, and draws have to show that. */
 bool verdict_tells(const struct prove *, const struct node *);

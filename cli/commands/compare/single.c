@@ -85,6 +85,7 @@ static bool lacks(struct prove *p, uint32_t i)
     switch (p->part.asks) {
     case PART_LATER:
         return p->part.sizes[i] == p->part.size && (p->part.turn < LATER_LEAST || verdict_lacks_later(p, i));
+    case PART_INTEGERS: return p->now->of[i].uses[AXIOM_INTEGERS] || p->now->of[i].narrows;
     case PART_CHOICES: return verdict_lacks_choices_of(p, i, p->least + drawn, p->least);
     case PART_TIES: return verdict_lacks_ties_of(p, i, 0);
     default: return p->now->of[i].marked < p->now->of[i].blocks;
@@ -132,7 +133,7 @@ static void set_skips(struct prove *p, uint32_t kernel, bool skips)
  * read. */
 static void skip_others(struct prove *p)
 {
-    p->part.skips = p->skips && !p->part.unskipped && (p->part.asks == PART_BLOCKS || p->part.asks == PART_LATER);
+    p->part.skips = p->skips && !p->part.unskipped && p->part.asks != PART_CHOICES && p->part.asks != PART_TIES;
     for (uint32_t way = 2; p->part.skips && way-- > 0;)
         for (uint32_t i = 0; i < prove_kernels(p); i++) {
             if (may_skip(p, i) != way)
@@ -175,7 +176,7 @@ bool single_begin(struct prove *p)
         any |= p->part.chosen[i];
         p->part.all &= can;
     }
-    any &= p->part.all || p->part.asks != PART_CHOICES;
+    any &= p->part.all || (p->part.asks != PART_CHOICES && p->part.asks != PART_INTEGERS);
     p->run.keep = any ? p->part.keep : NULL;
     if (any)
         skip_others(p);
@@ -221,16 +222,50 @@ bool single_gains(const struct prove *p)
     return false;
 }
 
+/* Wants what shows the chosen kernels' choices, or for PART_INTEGERS their integers. */
+static void want_shown(struct prove *p)
+{
+    const struct graph *g = p->run.c.graph;
+    for (uint32_t i = 0; i < prove_kernels(p); i++)
+        for (uint32_t j = 0; j < prove_kernel(p, i)->nodes.n && p->part.chosen[i]; j++) {
+            const struct node *n = graph_node(g, prove_kernel(p, i)->nodes.data[j]);
+            if (p->part.asks != PART_INTEGERS && verdict_tells(p, n))
+                prove_want(p, chance_told(n));
+            for (uint32_t k = 0; k < n->n_in + n->n_out && p->part.asks == PART_INTEGERS; k++) {
+                const value_id v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
+                if (p->integers.watched[v.i] && !p->given[v.i] && (p->makes[v.i] || !p->run.got[v.i]))
+                    prove_want(p, v);
+            }
+        }
+}
+
 /* What a draw in which the kernel was compared tells of its choices. */
 static void count_told(struct prove *p, uint32_t kernel)
 {
     const struct graph *g = p->run.c.graph;
-    for (uint32_t j = 0; j < prove_kernel(p, kernel)->nodes.n; j++) {
+    for (uint32_t j = 0; j < prove_kernel(p, kernel)->nodes.n && p->part.asks != PART_INTEGERS; j++) {
         const struct node *n = graph_node(g, prove_kernel(p, kernel)->nodes.data[j]);
         if (verdict_tells(p, n))
             prove_count(p, chance_told(n));
     }
     verdict_count_told(p, kernel);
+}
+
+/* What the draw shows of integers that the chosen kernels read and compute, each value once, if all were compared. */
+static void count_integers(struct prove *p, const struct tensor *in)
+{
+    const struct graph *g = p->run.c.graph;
+    struct arena *arena = &p->run.c.ctx->session;
+    for (uint32_t i = 0; i < prove_kernels(p); i++)
+        if (p->part.chosen[i] && p->now->of[i].compared != prove_kernel(p, i)->outs.n)
+            return;
+    for (uint32_t i = 0; i < g->inputs.n; i++)
+        integers_count(&p->integers, arena, g->inputs.data[i].value, &in[i]);
+    for (uint32_t v = 1; v < g->values.n; v++) {
+        prove_count(p, (value_id){v});
+        if (p->run.got[v] && !p->makes[v])
+            integers_count(&p->integers, arena, (value_id){v}, p->run.got[v]);
+    }
 }
 
 /* Is a judged kernel's result wrong in a draw that skips kernels? The skipped ones may also store padding, which the
@@ -268,15 +303,12 @@ bool single_compare(struct prove *p, eval_watch *watch)
             p->makes[v.i] = i + 1;
             given[v.i] = NULL;
         }
-    for (uint32_t i = 0; i < prove_kernels(p); i++)
-        for (uint32_t j = 0; j < prove_kernel(p, i)->nodes.n && p->part.chosen[i]; j++) {
-            const struct node *n = graph_node(g, prove_kernel(p, i)->nodes.data[j]);
-            if (verdict_tells(p, n))
-                prove_want(p, chance_told(n));
-        }
+    want_shown(p);
     const struct verdict *before = arena_copy(&p->draw, p->now->of, prove_kernels(p) * sizeof *before);
     const bool ok = graph_eval_from(g, in, given, p->want, watch, p, &p->draw, NULL) == EVAL_OK;
     p->part.again = differs_as_skipped(p, before);
+    if (ok && !p->part.again && p->part.asks == PART_INTEGERS)
+        count_integers(p, in);
     if (ok && !p->part.again)
         for (uint32_t i = 0; i < prove_kernels(p); i++)
             if (p->part.chosen[i] && verdict_count_of(p, i))

@@ -122,8 +122,9 @@ static void kernel_axioms(struct prove *p, const struct kernel *k, struct verdic
         v->uses[AXIOM_FRACTIONS] |= l && l->facts.fractions;
         v->uses[AXIOM_UNDERFLOW] |= l && l->facts.underflow;
         v->uses[AXIOM_ROUNDING] |= l && l->facts.rounds;
-        p->many |= l && l->facts.narrows; /* a hash of few values often is another one's */
+        v->narrows |= l && l->facts.narrows; /* a hash of few values often is another one's */
     }
+    p->many |= v->narrows;
 }
 
 /* What of it only equal floats show. */
@@ -407,7 +408,6 @@ static bool leaves_out(const struct prove *p)
 
 void verdict_count(struct prove *p)
 {
-    const struct graph *g = p->run.c.graph;
     const bool leaves = leaves_out(p);
     for (uint32_t i = 0; i < p->run.c.marks; i++)
         count_mark(p, i);
@@ -416,9 +416,6 @@ void verdict_count(struct prove *p)
         struct verdict *d = &p->now->of[i];
         d->blocks = 0;
         d->marked = marked_of(p, k, &d->blocks);
-        d->integers = INFINITY; /* of all draws, also if the kernel did not run in this one */
-        for (uint32_t j = 0; j < k->nodes.n; j++)
-            d->integers = fmin(d->integers, integers_shown(&p->integers, g, graph_node(g, k->nodes.data[j])));
         verdict_count_told(p, i);
         count_choices(p, k, d, has_run(p, i));
         d->filled += d->here > 0;
@@ -432,9 +429,12 @@ void verdict_count_told(struct prove *p, uint32_t kernel)
 {
     const struct kernel *k = prove_kernel(p, kernel);
     struct verdict *d = &p->now->of[kernel];
-    d->told = INFINITY;
-    for (uint32_t j = 0; j < k->nodes.n; j++)
-        d->told = fmin(d->told, told(p, graph_node(p->run.c.graph, k->nodes.data[j])));
+    d->told = d->integers = INFINITY;
+    for (uint32_t j = 0; j < k->nodes.n; j++) {
+        const struct node *n = graph_node(p->run.c.graph, k->nodes.data[j]);
+        d->told = fmin(d->told, told(p, n));
+        d->integers = fmin(d->integers, integers_shown(&p->integers, p->run.c.graph, n));
+    }
 }
 
 bool verdict_count_of(struct prove *p, uint32_t kernel)
@@ -449,6 +449,7 @@ bool verdict_count_of(struct prove *p, uint32_t kernel)
     d->blocks = 0;
     d->marked = marked_of(p, k, &d->blocks);
     count_choices(p, k, d, true);
+    d->filled += d->here > 0;
     return true;
 }
 
