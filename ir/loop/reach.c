@@ -7,11 +7,11 @@ struct reach {
     bool *never;
     uint32_t blocks, room;
     lreg parallel;         /* the index of the parallel loop */
-    int64_t modulus, rest; /* it is taken modulo this, with this rest (below 0: any); 0: it is not */
-    bool more;             /* never has what other rests say */
+    int64_t modulus, remainder; /* of that index: modulus 0: it is not divided; remainder < 0: any */
+    bool more; /* never has what other remainders say */
 };
 
-/* The largest modulus of which each rest is tried. */
+/* The largest modulus of which each remainder is tried. */
 enum { MODULUS_MOST = 64 };
 
 static const struct loop_range all = {INT64_MIN, INT64_MAX};
@@ -41,7 +41,7 @@ static int64_t floor_quotient(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-static int64_t floor_rest(int64_t a, int64_t b)
+static int64_t floor_remainder(int64_t a, int64_t b)
 {
     return a % b + (a % b < 0 ? b : 0);
 }
@@ -66,21 +66,21 @@ static struct loop_range of_type(struct ltype t)
     return t.elem == ELEM_BOOL && t.lanes == 1 ? (struct loop_range){0, 1} : all;
 }
 
-/* Is it the parallel index modulo a constant, of which each rest is tried? */
-static bool is_rest(struct reach *r, const struct lstmt *s)
+/* Is it the parallel index modulo a constant, of which each remainder is tried? */
+static bool is_remainder(struct reach *r, const struct lstmt *s)
 {
     const struct loop_range by = s->op == L_FLOORMOD ? r->of[s->in[1].i] : all;
     if (s->op != L_FLOORMOD || s->in[0].i != r->parallel.i || by.lo != by.hi || by.lo < 2 || by.lo > MODULUS_MOST)
         return false;
     r->modulus = r->modulus ? r->modulus : by.lo;
-    return r->modulus == by.lo && r->rest >= 0;
+    return r->modulus == by.lo && r->remainder >= 0;
 }
 
 /* Of a scalar result, index or bool. */
 static struct loop_range computed(struct reach *r, const struct lstmt *s)
 {
-    if (is_rest(r, s))
-        return (struct loop_range){r->rest, r->rest};
+    if (is_remainder(r, s))
+        return (struct loop_range){r->remainder, r->remainder};
     struct loop_range in[3] = {all, all, all}, a, b;
     for (uint32_t k = 0; k < s->n_in && k < COUNT_OF(in); k++)
         in[k] = r->of[s->in[k].i];
@@ -97,7 +97,7 @@ static struct loop_range computed(struct reach *r, const struct lstmt *s)
         if (b.lo < 1 || (a.lo >= 0 && a.hi < b.lo))
             return b.lo < 1 ? all : a;
         if (b.lo == b.hi && floor_quotient(a.lo, b.lo) == floor_quotient(a.hi, b.lo))
-            return (struct loop_range){floor_rest(a.lo, b.lo), floor_rest(a.hi, b.lo)};
+            return (struct loop_range){floor_remainder(a.lo, b.lo), floor_remainder(a.hi, b.lo)};
         return (struct loop_range){0, a.lo >= 0 && a.hi < b.hi ? a.hi : b.hi - 1};
     case L_SHR:
         if (b.lo != b.hi || b.lo < 0 || b.lo > 62)
@@ -189,10 +189,10 @@ static void walk_all(struct reach *r, const struct loop_range *args)
 uint32_t lf_never(const struct lfunc *f, const struct loop_range *args, struct loop_range *scratch, bool *never,
                   uint32_t room)
 {
-    struct reach r = {.f = f, .of = scratch, .never = never, .room = room, .rest = -1};
+    struct reach r = {.f = f, .of = scratch, .never = never, .room = room, .remainder = -1};
     walk_all(&r, args);
-    for (r.rest = 0; r.rest < r.modulus; r.rest++) {
-        r.more = r.rest > 0;
+    for (r.remainder = 0; r.remainder < r.modulus; r.remainder++) {
+        r.more = r.remainder > 0;
         walk_all(&r, args);
     }
     return r.blocks;

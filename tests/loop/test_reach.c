@@ -82,8 +82,9 @@ static void test_unknown_bools(void **state)
     expect(*state, body, 1, 1, "++++++");
 }
 
-/* Each rest of the parallel index is tried: blocks of 16, 16, 16 and 5 rows, four at a time, then two, then one. */
-static void test_rests(void **state)
+/* Each remainder of the parallel index is tried: blocks of 16, 16, 16 and 5 rows, four at a time, then two, then one.
+ */
+static void test_remainders(void **state)
 {
     const char *body =
         "  %5 = const index 4\n  %10 = const index 53\n  %15 = const index 2\n  parallel %6 = %3 to %2 {\n"
@@ -93,7 +94,7 @@ static void test_rests(void **state)
         "    for %18 = %3 to %16 step 1 {\n      " STORE "    }\n    for %19 = %3 to %17 step 1 {\n      " STORE
         "    }\n  }\n";
     expect(*state, body, 1, INT64_MAX, "++-+");
-    expect(*state, body, 1, 1, "+--+"); /* of an index only its rest is known */
+    expect(*state, body, 1, 1, "+--+"); /* of an index only its remainder is known */
 }
 
 int main(void)
@@ -103,7 +104,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_branches, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_overflow, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_blocks, loops_setup, loops_teardown),
-        cmocka_unit_test_setup_teardown(test_rests, loops_setup, loops_teardown),
+        cmocka_unit_test_setup_teardown(test_remainders, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_unknown_bools, loops_setup, loops_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

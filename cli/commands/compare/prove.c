@@ -45,8 +45,7 @@ enum {
 #define MANY_BYTES ((uint64_t)1 << 28)
 /* And where these have shown enough: memory is rounded up, so that a wrong size of it shows with many elements only. */
 #define LARGER_BYTES ((uint64_t)1 << 20)
-/* Of a network with so many bytes of weights only kernels that compute with integers are drawn after PROVE_CALLS draws.
- */
+/* With so many bytes of weights, draws after PROVE_CALLS judge only kernels that compute with integers. */
 #define LARGE_WEIGHTS ((uint64_t)1 << 24)
 /* ---- one draw ---------------------------------------------------------------------------------------------------- */
 
