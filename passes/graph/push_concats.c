@@ -155,8 +155,9 @@ static value_id part_of(struct builder *b, const struct chain *c, value_id v)
     return v;
 }
 
-static bool push(struct graph *g, const struct chain *c)
+static bool push(struct module *m, const struct chain *c)
 {
+    struct graph *g = m->g;
     const struct node end = *graph_node(g, c->end), last = *graph_node(g, c->node[0]);
     struct builder b = builder_before(g, c->node[0]);
     value_id pieces[PIECES_MOST];
@@ -167,14 +168,17 @@ static bool push(struct graph *g, const struct chain *c)
                                           : b_op(&b, end.op, pieces, end.n_in, end.attr, end.n_attr);
     if (!result.i)
         return false;
+    if (end.op == OP_WINDOW)
+        VEC_PUSH(m->arena, &m->known.pooled, ((struct pooled_bytes){c->node[0], graph_value(g, pieces[0])->def}));
     graph_value_describe(g, result, last.out[0]);
     graph_replace_uses(g, last.out[0], result);
     return true;
 }
 
 /* Those of all concats and windows that can; *any: there was one. What they leave still counts as a reader. */
-static bool push_all(struct graph *g, bool *any)
+static bool push_all(struct module *m, bool *any)
 {
+    struct graph *g = m->g;
     struct chain c;
     uint32_t n_nodes = g->nodes.n;
     *any = false;
@@ -185,7 +189,7 @@ static bool push_all(struct graph *g, bool *any)
         enum elem from = value_type(g, n->in[0])->elem, to = value_type(g, n->out[0])->elem;
         if (from != ELEM_F32 || (to != ELEM_U8 && to != ELEM_I8) || !find_chain(g, (node_id){i}, &c))
             continue;
-        if (!push(g, &c))
+        if (!push(m, &c))
             return false;
         *any = true;
     }
@@ -197,7 +201,7 @@ bool push_concats(struct module *m)
 {
     bool any = true;
     for (int depth = 0; any && depth < DEPTH_MOST; depth++) {
-        if (!push_all(m->g, &any))
+        if (!push_all(m, &any))
             return false;
         graph_sweep(m->g);
     }

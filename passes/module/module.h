@@ -274,6 +274,11 @@ struct module_known {
     })
     attentions_missed; /* for remarks */
     VEC(node_id) limited; /* conversions to bytes before whose rounding fold-scales moved or dropped a limit */
+    VEC(struct pooled_bytes {
+        node_id from; /* conversion to bytes after a maximum of windows, ... */
+        node_id to; /* ... and the one before it that push-concats made */
+    })
+    pooled;
     VEC(node_id) narrowed; /* contractions whose operands narrow-products rounded */
     VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least appends */
     VEC(int64_t) counted; /* by symbol: as least, but with the sizes of counted_at */

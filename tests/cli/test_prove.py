@@ -104,6 +104,18 @@ def limited(path):
     return save(path, nodes, [value("x", [40, 32])], [value("g", [40, 16]), value("y", [40, 16])], data, opset=17)
 
 
+def pooled_bytes(path):
+    """Bytes of a maximum of windows: mcc makes them before it."""
+    r = np.random.default_rng(7)
+    data = {"w": r.integers(-127, 128, (8, 4, 3, 3)).astype(np.int8), "w_s": np.float32(0.01), "w_z": np.int8(0), "i_s": np.float32(0.05),
+            "i_z": np.uint8(119), "y_s": np.float32(0.02), "y_z": np.uint8(9)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "i_s", "i_z"], ["b"], "bytes"), helper.make_node("DequantizeLinear", ["b", "i_s", "i_z"], ["i"]),
+             helper.make_node("DequantizeLinear", ["w", "w_s", "w_z"], ["wf"], "weights"), helper.make_node("Conv", ["i", "wf"], ["c"], "conv"),
+             helper.make_node("Relu", ["c"], ["r"], "relu"), helper.make_node("MaxPool", ["r"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+             helper.make_node("QuantizeLinear", ["p", "y_s", "y_z"], ["y"], "result")]
+    return save(path, nodes, [value("x", [1, 4, 18, 18])], [value("y", [1, 8, 8, 8], onnx.TensorProto.UINT8)], data, opset=17)
+
+
 def blocks(path, zeros=False):
     """A product by weights of 4 bits in blocks with scales, whose rows are rounded to bytes."""
     r = np.random.default_rng(5)
@@ -162,11 +174,20 @@ def position(path):
                 [value("x", [5])], [value("y", [5])], {"zero": np.float32(0), "one": np.float32(1)})
 
 
+def largest(path):
+    """Integers that are made of constant floats: a position, and where rows lie."""
+    nodes = [helper.make_node("Tanh", ["a"], ["t"], "tanh"), helper.make_node("ArgMax", ["t"], ["i"], "largest", keepdims=0),
+             helper.make_node("Mul", ["t", "s"], ["m"], "product"), helper.make_node("Cast", ["m"], ["k"], "positions", to=7),
+             helper.make_node("Gather", ["x", "k"], ["g"], "rows"), helper.make_node("Gather", ["g", "i"], ["y"], "row")]
+    return save(path, nodes, [value("x", [16, 8])], [value("y", [8]), value("i", [], 7), value("k", [4], 7)],
+                {"a": np.float32([0.31, 0.9, 1.7, 2.3]), "s": np.float32(15.5)}, opset=13)
+
+
 def signs(path):
     return save(path, [helper.make_node("Sign", ["x"], ["y"], "sign")], [value("x", [64])], [value("y", [64])])
 
 
-@pytest.mark.parametrize("make", [powers, grid, position, signs])
+@pytest.mark.parametrize("make", [powers, grid, position, largest, signs])
 def test_numbers_of_the_run(tmp_path, make):
     assert proof(make(tmp_path / "net.onnx"))["proved"]
 
@@ -203,9 +224,10 @@ def test_axioms(tmp_path):
     assert any("softmax" in k["kernel"] and "functions" in k["axioms"] for k in variant["kernels"])
 
 
-def test_limits(tmp_path):
+@pytest.mark.parametrize("make", [limited, pooled_bytes])
+def test_limits(tmp_path, make):
     """The program needs the axiom; a kernel with another limit, or none, is rejected."""
-    [variant] = proof(limited(tmp_path / "net.onnx"))["variants"]
+    [variant] = proof(make(tmp_path / "net.onnx"))["variants"]
     assert variant["program"] == {"proved": True, "axioms": ["limits"], "why": None}
     assert "program proved under limits" in mcc("prove", tmp_path / "net.onnx", "--march=native").stdout
     left, n = mutants(tmp_path / "net.onnx", step=7)

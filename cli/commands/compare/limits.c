@@ -6,9 +6,10 @@
  *
  *   max(x, c) * s + d  ->  max(x * s + d, c * s + d)    for s > 0, and the same of min
  *   convert(round(max(x, c)) + z)  ->  convert(round(x) + z)    where c is at most the least byte, less z
+ *   convert(f(window maximum of x))  ->  window maximum of convert(f(x))    for an f of these steps and roundings
  *
- * The compiler says at which roundings it did so (passes/graph/fold_scales.c), as other code keeps the operators'
- * order. Here each step is right for any rounding that only its conversion reads.
+ * The compiler says at which conversions it did so (passes/graph/fold_scales.c, push_concats.c), as other code keeps
+ * the operators' order. Here each step is right for any rounding that only its conversion reads.
  */
 #include <math.h>
 
@@ -115,27 +116,97 @@ static node_id rounding_of(struct mover *m, const struct node *convert)
     return alone && n->op == OP_ROUND ? graph_value(m->g, n->out[0])->def : (node_id){0};
 }
 
-bool limits_move(struct graph *g, const node_id *conversions, uint32_t n)
+/* Does each window hold an element that is no padding? */
+static bool fills_windows(const struct mover *m, const struct node *n)
+{
+    uint32_t count;
+    int64_t below, above;
+    const int64_t *kernel = node_ints(n, "kernel", &count), *dilations = node_ints(n, "dilations", &count);
+    const expr_id *lo = node_exprs(n, "lo", &count), *hi = node_exprs(n, "hi", &count);
+    bool fills = strcmp(node_str(n, "monoid", ""), "max") == 0;
+    for (uint32_t d = 0; d < count && fills; d++)
+        fills = dilations[d] == 1 && ex_is_const(m->b.x, lo[d], &below) && ex_is_const(m->b.x, hi[d], &above) &&
+                below + above < kernel[d];
+    return fills;
+}
+
+/* Has the constant one element along the last dims? */
+static bool is_free_of(const struct mover *m, value_id constant, uint32_t dims)
+{
+    const struct type *t = value_type(m->g, constant);
+    bool one = true;
+    for (int32_t d = t->rank; d-- > 0 && t->rank - d <= (int32_t)dims;)
+        one &= ex_is(m->b.x, t->dims[d], 1);
+    return one;
+}
+
+/* The conversion before the maximum of windows that was before it; {0}: there is none. */
+static node_id pool_bytes(struct mover *m, node_id conversion)
+{
+    struct graph *g = m->g;
+    const struct node convert = *graph_node(g, conversion);
+    struct step step[STEPS_MOST];
+    uint32_t steps = 0, dims;
+    value_id x = convert.in[0];
+    m->b = builder_before(g, conversion);
+    for (; value_op(g, x) != OP_WINDOW; steps++) {
+        if (steps == STEPS_MOST)
+            return (node_id){0};
+        step[steps] = (struct step){.op = OP_ROUND};
+        x = value_op(g, x) == OP_ROUND ? value_node(g, x)->in[0] : step_of(m, x, &step[steps]);
+        if (!x.i)
+            return (node_id){0};
+    }
+    const struct node window = *value_node(g, x);
+    node_ints(&window, "kernel", &dims);
+    if (!fills_windows(m, &window))
+        return (node_id){0};
+    for (uint32_t i = 0; i < steps; i++)
+        if (step[i].op != OP_ROUND && !is_free_of(m, step[i].constant, dims))
+            return (node_id){0};
+    x = window.in[0];
+    for (uint32_t i = steps; i-- > 0;)
+        x = step[i].op == OP_ROUND ? b_unary(&m->b, OP_ROUND, x) : apply(m, step[i], x);
+    const value_id bytes = b_op(&m->b, OP_CONVERT, &x, 1, convert.attr, convert.n_attr);
+    const value_id pooled = b_op(&m->b, OP_WINDOW, &bytes, 1, window.attr, window.n_attr);
+    graph_replace_uses(g, convert.out[0], pooled);
+    return graph_value(g, bytes)->def;
+}
+
+static bool move(struct mover *m, node_id conversion)
+{
+    struct step step[STEPS_MOST];
+    uint32_t steps = 0;
+    bool any = false;
+    m->b = builder_before(m->g, conversion);
+    const struct node convert = *graph_node(m->g, conversion);
+    const node_id round = convert.dead ? (node_id){0} : rounding_of(m, &convert);
+    if (!round.i)
+        return false;
+    m->b = builder_before(m->g, round);
+    value_id x = graph_node(m->g, round)->in[0];
+    for (value_id inner; steps < STEPS_MOST && (inner = step_of(m, x, &step[steps])).i; x = inner)
+        steps++;
+    graph_set_operand(m->g, round, 0, rebuilt(m, step, steps, x));
+    for (uint32_t k = 0; k < steps; k++)
+        any |= is_limit(step[k].op);
+    return any;
+}
+
+bool limits_move(struct graph *g, const struct module_known *known)
 {
     struct mover m = {.g = g};
+    const uint32_t n = g->nodes.n;
     bool any = false;
-    for (uint32_t i = 0; i < n; i++) {
-        struct step step[STEPS_MOST];
-        uint32_t steps = 0;
-        if (conversions[i].i >= g->nodes.n)
-            continue;
-        m.b = builder_before(g, conversions[i]);
-        const struct node convert = *graph_node(g, conversions[i]);
-        const node_id round = convert.dead ? (node_id){0} : rounding_of(&m, &convert);
-        if (!round.i)
-            continue;
-        m.b = builder_before(g, round);
-        value_id x = graph_node(g, round)->in[0];
-        for (value_id inner; steps < STEPS_MOST && (inner = step_of(&m, x, &step[steps])).i; x = inner)
-            steps++;
-        graph_set_operand(g, round, 0, rebuilt(&m, step, steps, x));
-        for (uint32_t k = 0; k < steps; k++)
-            any |= is_limit(step[k].op);
+    for (uint32_t i = 0; i < known->pooled.n; i++) {
+        const struct pooled_bytes *p = &known->pooled.data[i];
+        const node_id to = p->from.i < n && !graph_node(g, p->from)->dead ? pool_bytes(&m, p->from) : (node_id){0};
+        any |= to.i;
+        for (uint32_t k = 0; k < known->limited.n && to.i; k++)
+            if (known->limited.data[k].i == p->to.i)
+                move(&m, to);
     }
+    for (uint32_t i = 0; i < known->limited.n; i++)
+        any |= known->limited.data[i].i < n && move(&m, known->limited.data[i]);
     return any;
 }

@@ -507,7 +507,7 @@ static bool legal_graph(struct prove *p, const char *model)
     if (!p->legal)
         return error_internal(p->run.c.ctx, (src_id){0}, "the network was imported once only");
     p->apart->unwind = p->run.c.ctx->unwind;
-    p->limits = limits_move(p->legal, p->run.c.module->known.limited.data, p->run.c.module->known.limited.n);
+    p->limits = limits_move(p->legal, &p->run.c.module->known);
     graph_enter_field(p->legal, &p->run.c.constants);
     arena_init(&p->draw, p->run.c.ctx);
     arena_init(&p->draw_apart, p->apart);

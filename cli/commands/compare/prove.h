@@ -233,9 +233,10 @@ bool prove_draw(struct prove *, uint32_t draw, enum drawing);
 bool prove_attempt(struct prove *, uint32_t draw, uint32_t attempt);
 void prove_release(struct prove *); /* the outputs of an attempt that has not failed */
 
-/* Of a graph that has not entered the field: moves limits next to the roundings of n conversions to bytes, and drops
- * those that saturation implies (limits.c). Returns whether there were any. */
-bool limits_move(struct graph *, const node_id *conversions, uint32_t n);
+/* Of a graph that has not entered the field: where the compiler did so, converts to bytes before maxima of windows,
+ * moves limits next to the roundings, and drops those that saturation implies (limits.c). Returns whether there were
+ * any. */
+bool limits_move(struct graph *, const struct module_known *);
 
 /* Compiles the network of the options and draws. False after a diagnostic; what was found is in p->all. */
 bool prove_network(struct context *, const struct options *, struct prove *p);

@@ -19,7 +19,8 @@ const struct axiom_text axioms[AXIOM_COUNT] = {
     [AXIOM_ROUNDING] = {"rounding", "floats that are equal except for rounding are rounded to the same integer or "
                                     "narrower float, which a tie may miss by one"},
     [AXIOM_LIMITS] = {"limits", "for s > 0, max(x, c) s + d = max(x s + d, c s + d), min likewise; a limit beyond the "
-                                "range of bytes is none where the conversion saturates"},
+                                "range of bytes is none where the conversion saturates; the largest of some numbers, "
+                                "rounded, is the largest of the rounded ones"},
     [AXIOM_INTEGERS] = {"integers", "integers are compared on 96 draws, a third of them over all bits: code that "
                                     "is wrong on a share s of these passes with (1 - s)^32"},
     [AXIOM_RUNTIME] = {"runtime", "functions of the runtime (sort, unique, dft, ...) compute of all operands what they "
