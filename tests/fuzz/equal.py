@@ -122,9 +122,20 @@ OF_FLOATS = [negated, times_one, and_nothing, largest, wider, chosen, unread]
 MOVED = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64, TensorProto.INT32, TensorProto.UINT8, TensorProto.INT8)
 
 
+def forget_extents(graph):
+    """In the subgraphs of its nodes, as a body may declare others than it gets."""
+    for body in (a.g for n in graph.node for a in n.attribute if a.type == onnx.AttributeProto.GRAPH):
+        for v in [*body.input, *body.output, *body.value_info]:
+            for d in v.type.tensor_type.shape.dim:
+                d.Clear()
+        forget_extents(body)
+
+
 def types_of(model):
     """{value: (element type, [extent or -1])} of the tensors whose rank is known."""
-    graph, found = onnx.shape_inference.infer_shapes(model).graph, {}
+    model, found = copy.deepcopy(model), {}
+    forget_extents(model.graph)
+    graph = onnx.shape_inference.infer_shapes(model).graph
     for v in [*graph.input, *graph.value_info, *graph.output]:
         kind = v.type.tensor_type
         if v.type.HasField("tensor_type") and kind.HasField("shape") and kind.elem_type in MOVED:

@@ -64,6 +64,17 @@ def test_what_differs_is_seen(tmp_path, options, changed, want):
     assert word == want and ("elements differ" in text) == (want != "same"), (word, text)
 
 
+def test_extents_that_a_body_declares():
+    """It may be given others."""
+    f32, make = onnx.TensorProto.FLOAT, onnx.helper.make_tensor_value_info
+    body = onnx.helper.make_graph([onnx.helper.make_node("Neg", ["a"], ["b"]), onnx.helper.make_node("Abs", ["e"], ["r"])], "body",
+                                  [make("a", f32, [5]), make("e", f32, [5])], [make("b", f32, [5]), make("r", f32, [5])])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Scan", ["x", "z"], ["y", "w"], body=body, num_scan_inputs=1)], "g",
+                                   [make("x", f32, ["n"]), make("z", f32, [3, "n"])], [make("y", f32, None), make("w", f32, None)])
+    types = equal.types_of(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]))
+    assert types["y"] == (f32, [-1]) and types["w"] == (f32, [3, -1])
+
+
 def test_sizes_that_never_fit(tmp_path):
     """With them an artifact of open sizes ends with an error, and the compiler refuses them as well."""
     f32 = onnx.TensorProto.FLOAT
