@@ -149,7 +149,8 @@ void *arena_copy(struct arena *a, const void *data, size_t size)
 char *arena_strndup(struct arena *a, const char *s, size_t n)
 {
     char *p = arena_alloc(a, n + 1);
-    memcpy(p, s, n);
+    if (n)
+        memcpy(p, s, n);
     return p;
 }
 

@@ -45,6 +45,7 @@ static void arenas(void **state)
         VEC_PUSH(&a, &v, i);
     for (uint32_t i = 0; i < v.n; i++)
         assert_int_equal(v.data[i], i);
+    assert_string_equal(arena_strndup(&a, NULL, 0), ""); /* an empty string of a file has no bytes */
     context_free(ctx);   /* the arena's blocks too */
 }
 
