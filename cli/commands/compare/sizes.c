@@ -19,7 +19,7 @@ enum { ELEMENTS_LONG = 1 << 17, LONG_NS = 60000000, DRAWN_MOST = 128 };
 enum { ELEMENTS_WHOLE = 1 << 14 };
 #define VALUES_WHOLE 0x1p22
 /* Tuples of sizes that are drawn in any case, and how many values these may have: sizes decide which way integers go.
- */
+ * Further ones may have VALUES_WHOLE, as long as integers have shown few of their values. */
 enum { TUPLES = 16, TIED_SIZE = 7 };
 #define VALUES_TUPLE 0x1p18
 /* Of all values in one draw that the interpreter judges as a whole: it has them in memory, of two graphs. */
@@ -307,7 +307,8 @@ static bool draw_tuples(struct prove *p)
     bool ok = true;
     for (uint32_t k = 0;
          ok && !p->now->ended && (k < TUPLES || (k < DRAWN_MOST && verdict_lacks_integers(p, p->now->draws, 0))); k++)
-        if (resize(p, DRAWN_MOST + k, SIZES_DRAWN, ELEMENTS_WHOLE) && value_elements(p) <= VALUES_TUPLE)
+        if (resize(p, DRAWN_MOST + k, SIZES_DRAWN, ELEMENTS_WHOLE) &&
+            value_elements(p) <= (k < TUPLES ? VALUES_TUPLE : VALUES_WHOLE))
             ok = prove_draw(p, 10 * INTEGER_DRAWS + k, DRAW_ALL);
     return ok;
 }
