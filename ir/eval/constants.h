@@ -6,13 +6,9 @@
 /* Evaluates a lazy constant of at most ctx->limits.fold_bytes + its inputs through the interpreter; memory is
  * ctx-owned. NULL after a diagnostic (too large, traps). */
 const struct tensor_data *value_fold(struct graph *, value_id);
-/* NULL without a diagnostic, also if it is no constant. */
-const struct tensor_data *value_fold_try(struct graph *, value_id);
-/* The same of residues (ir/eval/field.h), before the graph enters the field. Integers and bools that a node makes of
- * floats are those of the floats. NULL: also if an operator has no form there. */
+/* The same of residues (ir/eval/field.h), before the graph enters the field, of a value that is constant. NULL without
+ * a diagnostic: an operator has no form there, or it is too large. */
 const struct tensor_data *value_fold_in_field(struct graph *, value_id);
-/* Does the node make integers or bools of floats, and nothing else? */
-bool leaves_floats(const struct graph *, const struct node *);
 /* For a copy of a graph whose dims become other ones: it keeps what was folded, and forgets ranges (value_range). */
 void folds_copied(struct graph *, struct arena *);
 /* Convenience: the elements of a small constant as doubles / int64; false when not constant or n does not match. */

@@ -51,29 +51,8 @@ static struct span residues(struct arena *arena, struct field_constants *constan
     return found;
 }
 
-/* Integers and bools that nodes make of constant floats become constants: a field has no order with a meaning, and the
- * compiler has folded them of the floats. */
-static void fold_integers(struct graph *g)
-{
-    for (uint32_t i = 1; i < g->nodes.n; i++) {
-        struct node *n = &g->nodes.data[i];
-        const struct tensor_data *t = !n->dead && leaves_floats(g, n) && value_is_const(g, n->out[0])
-                                          ? value_fold_try(g, n->out[0])
-                                          : NULL;
-        if (!t)
-            continue;
-        const struct attr attrs[] = {attr_elem("elem", t->elem), attr_ints("dims", t->dims, (uint32_t)t->rank),
-                                     attr_data(t->bytes.data, t->bytes.size)};
-        n->op = OP_CONSTANT;
-        n->n_in = 0;
-        n->attr = arena_copy(&g->arena, attrs, sizeof attrs);
-        n->n_attr = COUNT_OF(attrs);
-    }
-}
-
 void graph_enter_field(struct graph *g, struct field_constants *constants)
 {
-    fold_integers(g);
     for (uint32_t i = 1; i < g->nodes.n; i++) {
         struct node *n = &g->nodes.data[i];
         if (n->dead || n->op != OP_CONSTANT || !field_holds(node_elem(n, "elem")))

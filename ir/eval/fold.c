@@ -74,7 +74,7 @@ static const struct tensor_data *constant_data(struct graph *g, const struct nod
     const int64_t *dims = node_ints(n, "dims", &rank);
     const enum elem elem = node_elem(n, "elem");
     struct span data = node_attr(n, "data")->u.data;
-    if (g->folds->floats && field_holds(elem)) {
+    if (g->folds->residues && field_holds(elem)) {
         char *out = arena_alloc(&g->arena, data.size + 1);
         field_of_elements(elem, data.data, out, data.size);
         data.data = out;
@@ -137,27 +137,14 @@ static void fold_clear(struct graph *g, struct folds *f, const node_list *order)
     }
 }
 
-bool leaves_floats(const struct graph *g, const struct node *n)
-{
-    bool floats = false;
-    for (uint32_t i = 0; i < n->n_in; i++)
-        floats |= n->in[i].i && elem_class(value_type(g, n->in[i])->elem) == 'F';
-    return floats && n->n_out == 1 && strchr("BIU", elem_class(value_type(g, n->out[0])->elem));
-}
-
-static const struct tensor_data *fold_outside(struct graph *, value_id);
-
 /* Runs the nodes in order; operands that are folded already come from the cache. */
 static enum eval_status run_nodes(struct eval *e, const node_list *order)
 {
     struct folds *f = e->g->folds;
     for (uint32_t k = 0; k < order->n; k++) {
         const struct node *n = graph_node(e->g, order->data[k]);
-        if (f->floats && (n->op == OP_CONSTANT || leaves_floats(e->g, n))) {
-            const struct tensor_data *t = n->op == OP_CONSTANT ? constant_data(e->g, n) : fold_outside(e->g, n->out[0]);
-            if (!t)
-                return eval_fail(e, EVAL_UNSUPPORTED, "not folded");
-            f->data[n->out[0].i] = t;
+        if (n->op == OP_CONSTANT && f->residues) {
+            f->data[n->out[0].i] = constant_data(e->g, n);
             continue;
         }
         for (uint32_t i = 0; i < n->n_in; i++) {
@@ -193,7 +180,7 @@ static const struct tensor_data *fold(struct graph *g, struct folds *f, value_id
     e->arena = &scratch;
     eval_forget(e);
     needed_nodes(g, v, &scratch, &order, &leaves);
-    const bool one = bytes > limits->fold_bytes + leaves || (f->floats && leaves > RESIDUES_MOST);
+    const bool one = bytes > limits->fold_bytes + leaves || (f->residues && leaves > RESIDUES_MOST);
     if (one || bytes > limits->fold_total - f->total) {
         *fail = FAIL_LIMIT;
         *why = arena_printf(&g->arena,
@@ -236,36 +223,18 @@ const struct tensor_data *value_fold(struct graph *g, value_id v)
     return result;
 }
 
-const struct tensor_data *value_fold_try(struct graph *g, value_id v)
-{
-    struct folds *f = folds_of(g);
-    enum fail fail;
-    const char *why;
-    return f->data[v.i] || !value_is_const(g, v) ? f->data[v.i] : fold(g, f, v, &fail, &why);
-}
-
 const struct tensor_data *value_fold_in_field(struct graph *g, value_id v)
 {
-    struct folds *floats = folds_of(g);
+    struct folds *floats = g->folds;
+    enum fail fail;
+    const char *why;
     g->folds = g->residues;
     g->ctx->field = true;
-    g->residues = folds_of(g);
-    g->residues->floats = floats;
-    const struct tensor_data *result = value_fold_try(g, v);
+    struct folds *f = g->residues = folds_of(g);
+    f->residues = true;
+    const struct tensor_data *result = f->data[v.i] ? f->data[v.i] : fold(g, f, v, &fail, &why);
     g->folds = floats;
     g->ctx->field = false;
-    return result;
-}
-
-/* While residues are folded: v without the field. */
-static const struct tensor_data *fold_outside(struct graph *g, value_id v)
-{
-    struct folds *residues = g->folds;
-    g->folds = residues->floats;
-    g->ctx->field = false;
-    const struct tensor_data *result = value_fold_try(g, v);
-    g->folds = residues;
-    g->ctx->field = true;
     return result;
 }
 

@@ -11,7 +11,7 @@ struct folds {
         bool known;
         struct value_range of;
     } *range;                              /* by value id, ir/eval/value_range.c */
-    struct folds *floats;                  /* NULL, unless these are residues: what is folded without the field */
+    bool residues;                         /* of value_fold_in_field */
     int64_t total;                         /* bytes folded so far */
     struct eval *eval;                     /* state of the interpreter, empty between two folds; NULL: none yet */
     uint8_t *visited;                      /* by node id, zero between two folds */

@@ -174,20 +174,11 @@ def position(path):
                 [value("x", [5])], [value("y", [5])], {"zero": np.float32(0), "one": np.float32(1)})
 
 
-def largest(path):
-    """Integers that are made of constant floats: a position, and where rows lie."""
-    nodes = [helper.make_node("Tanh", ["a"], ["t"], "tanh"), helper.make_node("ArgMax", ["t"], ["i"], "largest", keepdims=0),
-             helper.make_node("Mul", ["t", "s"], ["m"], "product"), helper.make_node("Cast", ["m"], ["k"], "positions", to=7),
-             helper.make_node("Gather", ["x", "k"], ["g"], "rows"), helper.make_node("Gather", ["g", "i"], ["y"], "row")]
-    return save(path, nodes, [value("x", [16, 8])], [value("y", [8]), value("i", [], 7), value("k", [4], 7)],
-                {"a": np.float32([0.31, 0.9, 1.7, 2.3]), "s": np.float32(15.5)}, opset=13)
-
-
 def signs(path):
     return save(path, [helper.make_node("Sign", ["x"], ["y"], "sign")], [value("x", [64])], [value("y", [64])])
 
 
-@pytest.mark.parametrize("make", [powers, grid, position, largest, signs])
+@pytest.mark.parametrize("make", [powers, grid, position, signs])
 def test_numbers_of_the_run(tmp_path, make):
     assert proof(make(tmp_path / "net.onnx"))["proved"]
 
