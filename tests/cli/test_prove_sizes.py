@@ -42,6 +42,25 @@ def test_one_frame(tmp_path):
     whole(path)
 
 
+def branch(window, name):
+    """A convolution of frames, of which the squeezed one takes window to 2 * window - 1 samples."""
+    nodes = [helper.make_node("Conv", ["x", f"w{name}"], [f"f{name}"], f"frames{name}", strides=[window]),
+             helper.make_node("Squeeze", [f"f{name}", "last"], [f"s{name}"]), helper.make_node("MatMul", [f"s{name}", f"v{name}"], [f"y{name}"])]
+    return helper.make_graph(nodes, name, [], [value(f"y{name}", ["b", 24])])
+
+
+@pytest.mark.parametrize("windows", [(64, 96), (64, 192)])
+def test_branches_with_conditions(tmp_path, windows):
+    """A number chooses the branch, and each one takes other sizes: both at 96 to 127 samples, or none that both take."""
+    nodes = [helper.make_node("Equal", ["rate", "known"], ["is"]),
+             helper.make_node("If", ["is"], ["y"], "rates", then_branch=branch(windows[0], "A"), else_branch=branch(windows[1], "B"))]
+    weight = {f"w{name}": weights(40, 1, n, seed=n) for name, n in zip("AB", windows)} | {f"v{name}": weights(40, 24, seed=n) for name, n in zip("AB", windows)}
+    path = save(tmp_path / "net.onnx", nodes, [value("x", ["b", 1, "n"]), value("rate", [], INT64)], [value("y", ["b", 24])],
+                weight | {"known": np.int64(16000), "last": np.int64([2])}, opset=18)
+    sizes = whole(path)
+    assert "n=96" in sizes if windows[1] == 96 else "n=64" in sizes and "n=192" in sizes
+
+
 def test_no_elements(tmp_path):
     """A cache that is empty is drawn as well."""
     path = save(tmp_path / "net.onnx", [helper.make_node("Concat", ["past", "x"], ["now"], axis=1), helper.make_node("ReduceSum", ["now", "one"], ["y"])],

@@ -226,7 +226,8 @@ static bool resize(struct code_check *m, int64_t size)
 {
     m->open |= sizing_forms(&m->sizing) > 0;
     return sizing_put(&m->sizing, size, SIZES_SAME, ELEMENTS_MOST) &&
-           (sizing_holds(&m->sizing) || sizing_mend(&m->sizing, true)) && session_elements(&m->run.s) <= ELEMENTS_MOST;
+           (sizing_holds(&m->sizing) || sizing_mend(&m->sizing, true, 1 + size / 2 % 2)) &&
+           session_elements(&m->run.s) <= ELEMENTS_MOST;
 }
 
 static bool serves(const struct code_check *m)
@@ -292,7 +293,7 @@ static bool run_variant(struct code_check *m, const char *library, uint32_t vari
     m->weights = copy_aligned(m, model->weights, (int64_t)model->desc->weights_size);
     bool ok = session_feed(&m->run.s, true);
     if (ok && !sizing_holds(&m->sizing))
-        sizing_mend(&m->sizing, true);
+        sizing_mend(&m->sizing, true, 1);
     if (ok)
         run_once(m);
     for (uint32_t k = 0; ok && k < COUNT_OF(more_sizes) && !m->variants[variant].program; k++)

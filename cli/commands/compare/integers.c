@@ -9,7 +9,7 @@
 #include "ir/expr/expr.h"
 
 enum { ROUNDS = 16 }; /* over the nodes in the order of the run, until nothing changes */
-enum { COMPARED_MOST = 64 };
+enum { COMPARED_MOST = 64, DECIDING_MOST = 1 << 16 }; /* constants; what one that decides may be */
 
 static bool is_integer(const struct type *t)
 {
@@ -116,8 +116,17 @@ static bool node_roles(struct integers *s, struct graph *g, const struct node *n
     return changed;
 }
 
+static void add_number(struct arena *arena, struct number_list *to, int64_t x)
+{
+    bool known = to->n == COMPARED_MOST;
+    for (uint32_t k = 0; k < to->n && !known; k++)
+        known = to->data[k] == x;
+    if (!known)
+        VEC_PUSH(arena, to, x);
+}
+
 /* Adds the integers of a constant that the node compares with. */
-static void add_compared(struct integers *s, struct graph *g, value_id v)
+static void add_compared(struct integers *s, struct graph *g, value_id v, bool decides)
 {
     int64_t x[COMPARED_MOST], n = 1, extent;
     while (v.i && value_op(g, v) == OP_BROADCAST)
@@ -131,11 +140,9 @@ static void add_compared(struct integers *s, struct graph *g, value_id v)
     if (!value_const_i64(g, v, x, (uint32_t)n))
         return;
     for (int64_t i = 0; i < n; i++) {
-        bool known = s->compared.n == COMPARED_MOST;
-        for (uint32_t k = 0; k < s->compared.n && !known; k++)
-            known = s->compared.data[k] == x[i];
-        if (!known)
-            VEC_PUSH(&g->ctx->session, &s->compared, x[i]);
+        add_number(&g->ctx->session, &s->compared, x[i]);
+        if (decides && x[i] >= -DECIDING_MOST && x[i] <= DECIDING_MOST)
+            add_number(&g->ctx->session, &s->deciding, x[i]);
     }
 }
 
@@ -145,7 +152,7 @@ static void compared_constants(struct integers *s, struct graph *g)
         const struct node *n = &g->nodes.data[i];
         if (!n->dead && (n->op == OP_EQ || n->op == OP_NE || n->op == OP_LT || n->op == OP_LE))
             for (uint32_t k = 0; k < n->n_in; k++)
-                add_compared(s, g, n->in[k]);
+                add_compared(s, g, n->in[k], s->role[n->out[0].i].decides);
     }
 }
 
@@ -153,7 +160,6 @@ void integers_roles(struct integers *s, struct graph *g)
 {
     struct exprs *x = g->ctx->exprs;
     bool changed = true;
-    compared_constants(s, g);
     s->role = NEW_ARRAY(&g->ctx->session, struct integer_role, g->values.n + 1);
     for (sym_id y = sym_next(x, SYM_VALUE, (sym_id){0}); y.i; y = sym_next(x, SYM_VALUE, y))
         if (sym_get(x, y)->value < g->values.n)
@@ -164,6 +170,7 @@ void integers_roles(struct integers *s, struct graph *g)
             for (uint32_t i = g->regions.data[r].nodes.n; i-- > 0;)
                 changed |= node_roles(s, g, graph_node(g, g->regions.data[r].nodes.data[i]));
     }
+    compared_constants(s, g);
 }
 
 /* ---- draws ------------------------------------------------------------------------------------------------------- */
@@ -191,12 +198,23 @@ int64_t integer_many(uint64_t r)
     return r & 1 ? 16 * (1 + (int64_t)((r >> 1) % 5)) : 8 + (int64_t)((r >> 1) % 73);
 }
 
-static uint64_t drawn(const struct integer_role *role, enum elem elem, uint64_t *state, uint32_t draw, uint32_t attempt)
+/* Is a number that decides one of the constants that such numbers are compared with? In half of the draws at first,
+ * else if the attempt before was refused, also where attempts are INTEGER_EACH apart. */
+static bool takes_constants(uint32_t draw, uint32_t attempt)
+{
+    uint64_t state = draw;
+    return (integer_random(&state) ^ attempt ^ attempt / INTEGER_EACH) & 1;
+}
+
+static uint64_t drawn(const struct integers *s, const struct integer_role *role, enum elem elem, uint64_t *state,
+                      uint32_t draw, uint32_t attempt)
 {
     const uint32_t bits = elem_bits(elem);
     const bool is_signed = elem_class(elem) == 'I';
     const uint64_t r = integer_random(state), top = (uint64_t)1 << (bits - 1);
     const uint64_t ends[] = {0, 1, UINT64_MAX, is_signed ? top : top - 1, is_signed ? top - 1 : top};
+    if (role->decides && s->deciding.n && takes_constants(draw, attempt))
+        return (uint64_t)s->deciding.data[(r >> 8) % s->deciding.n] + (r & 6 ? 0 : r & 1 ? 1 : UINT64_MAX);
     if (role->decides)
         return (uint64_t)integer_deciding(r, attempt);
     if (role->extent) {
@@ -231,14 +249,14 @@ static void put_outside(struct file_tensor *t, int64_t extent, uint64_t r)
         memcpy((char *)t->data + (r >> 1) % n * size, &x, size);
 }
 
-void integers_draw(struct file_tensor *t, const struct integer_role *role, const struct integers *from, uint64_t *state,
-                   uint32_t draw, uint32_t attempt)
+void integers_draw(struct file_tensor *t, const struct integer_role *role, const struct integers *s, bool compared,
+                   uint64_t *state, uint32_t draw, uint32_t attempt)
 {
     const size_t size = elem_size(t->elem);
-    const bool compared = from && from->compared.n && !role->shifts && attempt < INTEGER_FEW;
+    compared = compared && s->compared.n && !role->shifts && attempt < INTEGER_FEW;
     for (size_t k = 0; k + size <= t->size; k += size) {
-        uint64_t x = drawn(role, t->elem, state, draw, attempt);
-        x = compared ? draw_compared(from, integer_random(state), draw, x) : x;
+        uint64_t x = drawn(s, role, t->elem, state, draw, attempt);
+        x = compared ? draw_compared(s, integer_random(state), draw, x) : x;
         const uint64_t low = x << (64 - elem_bits(t->elem));
         x = role->divides && !low ? 1 : x;
         memcpy((char *)t->data + k, &x, size); /* its low bytes */

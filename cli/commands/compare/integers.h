@@ -27,9 +27,15 @@ struct integer_history {
     double differed; /* draws in which neighbours were not all equal, or it is one element */
 };
 
+struct number_list {
+    int64_t *data;
+    uint32_t n, cap;
+};
+
 struct integers {
     struct integer_role *role; /* by value of the legalized graph */
-    VEC(int64_t) compared; /* constants that it compares integers with */
+    struct number_list compared; /* constants that it compares integers with */
+    struct number_list deciding; /* small ones of comparisons that decide sizes, trips or branches */
     uint8_t *origin;           /* by value of the kernels' graph: FROM_... */
     bool *watched;             /* by value: some kernel computes with it */
     bool *uniform; /* by value, if it is watched: all its elements are computed of the same numbers */
@@ -43,10 +49,9 @@ uint64_t integer_random(uint64_t *state); /* 64 random bits: splitmix64 */
 int64_t integer_deciding(uint64_t random, uint32_t attempt);
 /* In the place of such a number: for vectors of up to 16 lanes, their loops and what these leave, if anything. */
 int64_t integer_many(uint64_t random);
-/* Draws elements of an integer type. from: most of them are constants that the graph compares, or
- * next to one; NULL: none are. */
-void integers_draw(struct file_tensor *, const struct integer_role *, const struct integers *from, uint64_t *state,
-                   uint32_t draw, uint32_t attempt);
+/* Draws elements of an integer type. compared: most of them are constants that the graph compares, or next to one. */
+void integers_draw(struct file_tensor *, const struct integer_role *, const struct integers *, bool compared,
+                   uint64_t *state, uint32_t draw, uint32_t attempt);
 
 /* Origins in the kernels' graph. */
 void integers_origins(struct integers *, struct graph *);

@@ -8,7 +8,7 @@
 #include "cli/commands/compare/never.h"
 #include "ir/expr/expr.h"
 
-enum { OPEN_MOST = 3, SYMBOLS_MOST = 16, CASES_MOST = 1 << 14, CONDITIONS_MOST = 64 };
+enum { OPEN_MOST = 3, SYMBOLS_MOST = 16, CASES_MOST = 1 << 16, CONDITIONS_MOST = 64 };
 /* Least values that are tried by themselves; the largest period; quotients end at 2^40; nodes of an expression. */
 enum { EXACT = 64, PERIOD_MOST = 1 << 12, QUOTIENT_BITS = 40, NODES_MOST = 4096 };
 
@@ -27,7 +27,7 @@ struct classes {
     expr_id to[2 * OPEN_MOST]; /* the case at hand */
     expr_id *size; /* of the kernel's arguments, and of its parallel indices; {0}: none */
     uint32_t n_size;
-    const expr_id *conditions; /* of sizes of inputs */
+    const expr_id *conditions; /* of sizes of inputs, where the kernel runs */
     uint32_t n_conditions;
 };
 
@@ -42,17 +42,22 @@ static int64_t common_multiple(int64_t a, int64_t b)
     return a / x * b;
 }
 
-/* A multiple of the period and of all constant divisors in e of what uses the symbol; 0: none up to PERIOD_MOST. */
-static int64_t period_of(const struct exprs *x, expr_id e, sym_id symbol, int64_t period)
+/* The least multiple of the period that lets simplification compute e of P q + r: there q has a coefficient that is a
+ * multiple of `factor`, which the constant divisors around e ask for. 0: none up to PERIOD_MOST. */
+static int64_t period_of(const struct exprs *x, expr_id e, sym_id symbol, int64_t factor, int64_t period)
 {
     int64_t c;
     const enum expr_kind kind = ex_kind(x, e);
     if (!ex_uses(x, e, symbol))
         return period;
-    if ((kind == EX_DIV || kind == EX_MOD) && ex_is_const(x, ex_arg(x, e, 1), &c) && period)
-        period = c >= 1 && c <= PERIOD_MOST ? common_multiple(period, c) : 0;
+    if (ex_as_sym(x, e).i == symbol.i)
+        period = common_multiple(period, factor);
+    if ((kind == EX_DIV || kind == EX_MOD) && ex_is_const(x, ex_arg(x, e, 1), &c))
+        factor = c < 1 || c > PERIOD_MOST ? PERIOD_MOST + 1 : kind == EX_DIV ? factor * c : c;
+    if (factor > PERIOD_MOST)
+        return 0;
     for (uint32_t i = 0; i < ex_n_args(x, e) && period && period <= PERIOD_MOST; i++)
-        period = period_of(x, ex_arg(x, e, i), symbol, period);
+        period = period_of(x, ex_arg(x, e, i), symbol, factor, period);
     return period <= PERIOD_MOST ? period : 0;
 }
 
@@ -85,7 +90,11 @@ static bool take_cases(const struct classes *c, struct arena *arena, struct open
 {
     const struct symbol *sym = sym_get(c->x, o->symbol);
     const int64_t least = sym->lo, hi = sym->hi, end = (int64_t)1 << QUOTIENT_BITS;
-    const int64_t exact = o->period > EXACT ? o->period : EXACT, q = (least + exact + o->period - 1) / o->period;
+    int64_t exact = o->period;
+    for (uint32_t i = 0; i < c->n_conditions; i++) /* an upper bound may lie inside of the first class */
+        exact = ex_uses(c->x, c->conditions[i], o->of) ? 2 * o->period : exact;
+    exact = exact > EXACT ? exact : EXACT;
+    const int64_t q = (least + exact + o->period - 1) / o->period;
     const int64_t q_hi = hi / o->period < end ? hi / o->period : end;
     o->first = q <= q_hi ? q * o->period : hi + 1;
     o->end = o->first + (q <= q_hi ? o->period : 0);
@@ -108,11 +117,11 @@ static bool open_size(const struct classes *c, struct arena *arena, struct open_
     o->of = sym->of.i ? sym->of : o->symbol;
     o->period = 1;
     for (uint32_t i = 0; i < c->n_conditions && o->period; i++)
-        o->period = period_of(c->x, c->conditions[i], o->of, o->period);
+        o->period = period_of(c->x, c->conditions[i], o->of, 1, o->period);
     if (o->period && !take_cases(c, arena, o))
         return true; /* the conditions leave no more sizes */
     for (uint32_t i = 0; i < c->n_size && o->period; i++)
-        o->period = c->size[i].i ? period_of(c->x, c->size[i], o->symbol, o->period) : o->period;
+        o->period = c->size[i].i ? period_of(c->x, c->size[i], o->symbol, 1, o->period) : o->period;
     if (o->period)
         take_cases(c, arena, o);
     return o->period;
@@ -190,6 +199,7 @@ static void find_of(struct prove *p, const struct kernel *k, const struct lowere
     struct context *ctx = p->run.c.ctx;
     struct never_code code;
     const uint32_t n = k->args.n;
+    bool any = false;
     if (!never_begin(p, k, l, &code))
         return;
     c->n_size = n + 1;
@@ -201,30 +211,50 @@ static void find_of(struct prove *p, const struct kernel *k, const struct lowere
     do {
         if (range_now(c, c->size[n]).hi < 1 || !may_hold(c))
             continue;
-        for (uint32_t i = 0; i < n; i++)
-            code.args[i] = range_now(c, c->size[i]);
-        if (!never_try(&code))
+        bool same = true; /* as in the case before: next to each other, quotients are often equal */
+        for (uint32_t i = 0; i < n; i++) {
+            const struct loop_range r = range_now(c, c->size[i]);
+            same &= r.lo == code.args[i].lo && r.hi == code.args[i].hi;
+            code.args[i] = r;
+        }
+        if (!(any && same) && !never_try(&code))
             return;
+        any = true;
     } while (next_case(c));
     never_end(p, &code);
+}
+
+/* Conditions on sizes that the run checks if it runs the region: those of the region and of all around it. */
+static uint32_t conditions_of(const struct graph *g, region_id region, expr_id *conditions)
+{
+    const struct exprs *x = g->ctx->exprs;
+    uint32_t n = 0;
+    for (region_id r = region; r.i; r = graph_get_region(g, r)->parent) {
+        const struct region *in = graph_get_region(g, r);
+        for (uint32_t i = 0; i < in->nodes.n && n < CONDITIONS_MOST; i++) {
+            const struct node *a = graph_node(g, in->nodes.data[i]);
+            const expr_id holds = !a->dead && a->op == OP_ASSERT ? node_expr(a, "cond") : (expr_id){0};
+            if (holds.i && !ex_uses_kind(x, holds, SYM_VALUE) && !ex_uses_kind(x, holds, SYM_LOOP))
+                conditions[n++] = holds;
+        }
+    }
+    return n;
 }
 
 void never_find_open(struct prove *p)
 {
     const struct graph *g = p->run.c.graph;
-    struct exprs *x = p->run.c.ctx->exprs;
     expr_id conditions[CONDITIONS_MOST];
     uint32_t n = 0;
-    for (uint32_t i = 0; i < g->regions.data[1].nodes.n && n < CONDITIONS_MOST; i++) {
-        const struct node *a = graph_node(g, g->regions.data[1].nodes.data[i]);
-        const expr_id holds = !a->dead && a->op == OP_ASSERT ? node_expr(a, "cond") : (expr_id){0};
-        if (holds.i && !ex_uses_kind(x, holds, SYM_VALUE) && !ex_uses_kind(x, holds, SYM_LOOP))
-            conditions[n++] = holds;
-    }
+    region_id of = {0}; /* of which these are */
     for (uint32_t i = 0; i < prove_kernels(p); i++)
         for (const struct kernel *code = prove_code(p, i); code; code = code->version.of) {
             const struct lowered_kernel *l = verdict_lowered(p, code);
-            if (never_lacks(p, l))
-                find_of(p, code, l, &(struct classes){.x = x, .conditions = conditions, .n_conditions = n});
+            const region_id region = prove_kernel(p, i)->region;
+            if (!never_lacks(p, l))
+                continue;
+            n = region.i == of.i ? n : conditions_of(g, region, conditions);
+            of = region;
+            find_of(p, code, l, &(struct classes){.x = g->ctx->exprs, .conditions = conditions, .n_conditions = n});
         }
 }

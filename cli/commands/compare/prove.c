@@ -150,7 +150,7 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
         const size_t size = elem_size(t->elem);
         any |= integers || role->decides;
         if (integers)
-            integers_draw(t, role, p->compared ? &p->integers : NULL, &state, draw, attempt);
+            integers_draw(t, role, &p->integers, p->compared, &state, draw, attempt);
         else if (!whole || !field_form(t->elem))
             file_tensor_random(t, draw * p->run.s.api->n_in + i + 1);
         const bool tied = p->tied && !role->decides && whole && field_form(t->elem);
@@ -461,9 +461,12 @@ bool prove_draw(struct prove *p, uint32_t draw, enum drawing how)
                            : p->larger ? draw * 8 % INTEGER_ATTEMPTS
                            : of_sizes  ? p->part.attempt
                                        : 0;
-    for (uint32_t attempt = first; again && attempt < INTEGER_ATTEMPTS; attempt += of_sizes ? INTEGER_EACH : 1) {
+    const uint32_t step = of_sizes ? INTEGER_EACH : 1,
+                   most = of_sizes ? INTEGER_ATTEMPTS / INTEGER_EACH : INTEGER_ATTEMPTS - first;
+    for (uint32_t k = 0; again && k < most; k++) {
+        const uint32_t attempt = (first + k * step) % INTEGER_ATTEMPTS;
         again = prove_attempt(p, draw, attempt);
-        if (of_sizes) /* such numbers serve again; if none does, the next draw tries all */
+        if (of_sizes) /* such numbers serve again */
             p->part.attempt = p->code == MCC_OK ? attempt : 0;
         if (p->code != MCC_OK && !p->now->ended && !replaces(p, how))
             refusal_judge(p);
@@ -594,7 +597,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
     if (ok)
-        sizes_settle(p, true);
+        sizes_settle(p, true, 1);
     const uint32_t least = p->least = p->many ? INTEGER_DRAWS : p->calls ? PROVE_CALLS : PROVE_DRAWS;
     const bool others = p->by_data || p->integers.compared.n; /* draws below show more of integers than these do */
     const bool large = p->run.c.module->plan.weights_bytes >= LARGE_WEIGHTS;

@@ -31,20 +31,26 @@ enum { TUPLES = 16, TIED_SIZE = 7 };
 /* The same where kernels have two parallel indices, and the largest size. */
 #define ELEMENTS_LATER ((uint64_t)1 << 24)
 enum { LATER_MOST = 1 << 16 };
+/* Draws in which a size may serve nothing, if data decides which branch is taken. */
+enum { VAIN_MOST = 8 };
+/* Draws that a run may refuse before its sizes change, if the data decides whether a condition is checked. */
+enum { SETTLE_ATTEMPTS = 4 };
 
-bool sizes_settle(struct prove *p, bool last)
+bool sizes_settle(struct prove *p, bool last, uint32_t branch)
 {
     if (sizing_holds(&p->sizing))
         return true;
-    prove_attempt(p, 0, 0);
-    if (p->now->ended)
-        return false;
-    if (p->code == MCC_OK) {
-        prove_release(p);
-        return true;
+    const uint32_t attempts = sizing_holds_outside(&p->sizing) ? SETTLE_ATTEMPTS : 1;
+    for (uint32_t attempt = 0; attempt < attempts && !p->now->ended; attempt++) {
+        prove_attempt(p, 0, attempt);
+        if (p->code == MCC_OK && !p->now->ended) {
+            prove_release(p);
+            return true;
+        }
+        if (!p->now->ended)
+            refusal_judge(p);
     }
-    refusal_judge(p);
-    return !p->now->ended && sizing_mend(&p->sizing, last);
+    return !p->now->ended && sizing_mend(&p->sizing, last, branch);
 }
 
 static uint64_t input_elements(const struct prove *p)
@@ -65,12 +71,25 @@ static double value_elements(struct prove *p)
     return all;
 }
 
+struct sized {
+    int64_t size;
+    uint32_t form;
+    uint32_t vain; /* draws since it has served */
+};
+
 /* Inputs of another size: of all symbols that --dim does not give. False: there are none, or not of this form, or it is
  * none of theirs, or the inputs would have more elements than `most`. */
+static bool resize_at(struct prove *p, struct sized at, uint64_t most)
+{
+    const uint32_t branch = 1 + (uint32_t)((at.size / 2 + at.vain) % 2);
+    p->resized = true;
+    return sizing_put(&p->sizing, at.size, at.form, most) && sizes_settle(p, at.size % 2 == 0, branch) &&
+           input_elements(p) <= most;
+}
+
 static bool resize(struct prove *p, int64_t size, uint32_t form, uint64_t most)
 {
-    p->resized = true;
-    return sizing_put(&p->sizing, size, form, most) && sizes_settle(p, size % 2 == 0) && input_elements(p) <= most;
+    return resize_at(p, (struct sized){size, form, 0}, most);
 }
 
 /* Is there a size that neither --dim gives nor the data of the run decides? */
@@ -201,10 +220,7 @@ static bool draw_small(struct prove *p, uint32_t draw)
 
 /* Sizes at which a loop or branch has run that had not run often. */
 struct size_list {
-    struct sized {
-        int64_t size;
-        uint32_t form;
-    } *data;
+    struct sized *data;
     uint32_t n, cap;
 };
 
@@ -215,7 +231,7 @@ static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool agai
 {
     if (p->now->ended || !verdict_lacks(p))
         return false;
-    if (!resize(p, at.size, at.form, most) || (!again && !sizing_is_new(&p->sizing)))
+    if (!resize_at(p, at, most) || (!again && !sizing_is_new(&p->sizing)))
         return true;
     const uint64_t n = input_elements(p);
     const double values = value_elements(p);
@@ -229,7 +245,8 @@ static bool draw_size(struct prove *p, struct sized at, uint64_t most, bool agai
         return true;
     const bool ok = prove_draw(p, (*draw)++, single ? DRAW_PARTS : DRAW_GAINS);
     single_end(p);
-    if (p->part.gained)
+    at.vain = p->part.gained ? 0 : at.vain + 1;
+    if (p->part.gained || (at.vain < VAIN_MOST && p->integers.deciding.n)) /* another branch was taken */
         VEC_PUSH(&p->run.c.ctx->session, gained, at);
     return ok;
 }
@@ -241,7 +258,7 @@ static bool draw_long(struct prove *p, uint32_t form, uint32_t *draw, struct siz
     double first = 0;
     for (int64_t size = SIZES_MOST; on && more && size < LATER_MOST; size += size / 4 + 1) {
         p->run.ns = 0;
-        on = draw_size(p, (struct sized){size, form}, ELEMENTS_LONG, false, draw, gained);
+        on = draw_size(p, (struct sized){size, form, 0}, ELEMENTS_LONG, false, draw, gained);
         first = first > 0 ? first : p->run.ns;
         more = p->run.ns < first + LONG_NS && value_elements(p) < VALUES_LONG;
     }
@@ -267,7 +284,7 @@ static bool draw_rest(struct prove *p)
     const uint32_t forms = sizing_forms(&p->sizing);
     uint32_t draw = INTEGER_DRAWS + 2 * COUNT_OF(first_sizes);
     struct size_list gained = {0};
-    const struct sized first = {first_sizes[0], SIZES_SAME}; /* large images have no other one */
+    const struct sized first = {first_sizes[0], SIZES_SAME, 0}; /* large images have no other one */
     bool on = true;
     VEC_PUSH(&p->run.c.ctx->session, &gained, first);
     p->rest = ELEMENTS_REST;
@@ -281,12 +298,12 @@ static bool draw_rest(struct prove *p)
             never_find_open(p);
         for (uint32_t form = forms; form-- > 0;)
             for (int64_t size = 0; on && size <= SIZES_MOST && sizing_is_alone(&p->sizing, form) == alone; size++)
-                on = draw_size(p, (struct sized){size, form}, ELEMENTS_MOST, false, &draw, &gained);
+                on = draw_size(p, (struct sized){size, form, 0}, ELEMENTS_MOST, false, &draw, &gained);
         on = on && draw_again(p, &draw, &gained);
         for (uint32_t form = forms; on && alone && form-- > 0;)
             on = !sizing_is_alone(&p->sizing, form) || draw_long(p, form, &draw, &gained);
         for (uint32_t k = 0; on && alone && k < DRAWN_MOST; k++)
-            on = draw_size(p, (struct sized){k, SIZES_DRAWN}, ELEMENTS_MOST, false, &draw, &gained);
+            on = draw_size(p, (struct sized){k, SIZES_DRAWN, 0}, ELEMENTS_MOST, false, &draw, &gained);
         on = on && draw_again(p, &draw, &gained);
     }
     return p->run.c.ctx->fail == FAIL_NONE && draw_parts(p, draw);

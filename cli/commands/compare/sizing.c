@@ -7,6 +7,9 @@
 
 /* By what each symbol is longer than the one before in SIZES_APART; and how far from a size sizing_mend looks. */
 enum { APART = 3, FAR = 512 };
+/* What a failing condition counts outside of branches and loops, and in the branch that sizing_mend prefers; in another
+ * one it counts 1. */
+enum { OUTER = 1 << 16, PREFERRED = 1 << 8 };
 /* A size, or elements of inputs, that sizing_break does not try. */
 enum { SIZING_LARGE = 1 << 24 };
 /* An element of an input without free symbols, such as a weight, counts as so small a part: nothing else grows with it.
@@ -142,17 +145,29 @@ static bool is_of_sizes(const struct exprs *x, expr_id e)
     return !ex_uses_kind(x, e, SYM_VALUE) && !ex_uses_kind(x, e, SYM_LOOP);
 }
 
+/* Which region of its owner it is, from 1 on; 0: the top one. */
+static uint32_t branch_of(const struct graph *g, region_id region)
+{
+    const node_id owner = graph_get_region(g, region)->owner;
+    uint32_t i = 0;
+    while (owner.i && i < graph_node(g, owner)->n_region && graph_node(g, owner)->region[i].i != region.i)
+        i++;
+    return owner.i ? 1 + i : 0;
+}
+
 static void find_conditions(struct sizing *z)
 {
     const struct graph *g = z->graph;
     struct arena *arena = &z->session->ctx->session;
-    const uint32_t nodes = z->conditions.n ? 0 : g->regions.data[1].nodes.n;
-    for (uint32_t i = 0; i < g->size_checks.n && !z->conditions.n; i++)
+    const bool found = z->conditions.n;
+    for (uint32_t i = 0; i < g->size_checks.n && !found; i++)
         VEC_PUSH(arena, &z->conditions, (struct sizing_condition){.check = &g->size_checks.data[i]});
-    for (uint32_t i = 0; i < nodes; i++) {
-        const struct node *n = graph_node(g, g->regions.data[1].nodes.data[i]);
-        if (!n->dead && n->op == OP_ASSERT && is_of_sizes(g->ctx->exprs, node_expr(n, "cond")))
-            VEC_PUSH(arena, &z->conditions, (struct sizing_condition){.holds = node_expr(n, "cond")});
+    for (uint32_t i = 1; i < g->nodes.n && !found; i++) {
+        const struct node *n = &g->nodes.data[i];
+        if (n->dead || n->op != OP_ASSERT || !is_of_sizes(g->ctx->exprs, node_expr(n, "cond")))
+            continue;
+        const struct sizing_condition c = {.holds = node_expr(n, "cond"), .branch = branch_of(g, n->parent)};
+        VEC_PUSH(arena, &z->conditions, c);
     }
 }
 
@@ -170,15 +185,18 @@ static bool holds(struct sizing *z, const struct sizing_condition *c, const int6
                          : v >= check->bounds.lo && v <= check->bounds.hi && v % divisor == 0;
 }
 
-/* How many conditions do not hold. */
-static uint32_t count_failing(struct sizing *z, const int64_t *value, bool asked)
+/* How many conditions do not hold, those inside of branches and loops last. */
+static uint64_t count_failing(struct sizing *z, const int64_t *value, bool asked)
 {
-    uint32_t failing = 0;
+    uint64_t failing = 0;
     find_conditions(z);
     z->spent += z->conditions.n;
     for (uint32_t i = 0; i < z->conditions.n; i++)
         if (!asked || z->conditions.data[i].asked)
-            failing += !holds(z, &z->conditions.data[i], value);
+            failing += holds(z, &z->conditions.data[i], value)     ? 0
+                       : !z->conditions.data[i].branch             ? OUTER
+                       : z->conditions.data[i].branch == z->branch ? PREFERRED
+                                                                   : 1;
     return failing;
 }
 
@@ -227,6 +245,12 @@ bool sizing_holds(struct sizing *z)
     return true;
 }
 
+bool sizing_holds_outside(struct sizing *z)
+{
+    int64_t *size, *value;
+    return sizes_now(z, &size, &value) && count_failing(z, value, false) < OUTER;
+}
+
 bool sizing_break(struct sizing *z, uint32_t check, uint32_t way)
 {
     const struct size_check *c = &z->graph->size_checks.data[check];
@@ -250,19 +274,19 @@ bool sizing_break(struct sizing *z, uint32_t check, uint32_t way)
 }
 
 /* Gives the symbol the nearest size at which the fewest conditions fail. How many do. */
-static uint32_t change(struct sizing *z, uint32_t symbol, int64_t *value, uint32_t failing)
+static uint64_t change(struct sizing *z, uint32_t symbol, int64_t *value, uint64_t failing)
 {
     const mcc_symbol *sym = &z->session->api->sym[symbol];
     const int64_t step = sym->step > 1 ? sym->step : 1;
     int64_t *at = &value[symbol_of(z, symbol).i], old = *at, best = old;
     ask(z, symbol_of(z, symbol));
-    const uint32_t rest = failing - count_failing(z, value, true);
+    const uint64_t rest = failing - count_failing(z, value, true);
     for (int64_t far = step; far <= FAR && failing > rest && z->spent < SIZES_WORK; far += step)
         for (int sign = -1; sign <= 1; sign += 2) {
             *at = old + sign * far;
             if (*at < 0 || *at < sym->min || (sym->max && *at > sym->max))
                 continue;
-            const uint32_t n = rest + count_failing(z, value, true);
+            const uint64_t n = rest + count_failing(z, value, true);
             best = n < failing ? *at : best;
             failing = n < failing ? n : failing;
         }
@@ -270,16 +294,17 @@ static uint32_t change(struct sizing *z, uint32_t symbol, int64_t *value, uint32
     return failing;
 }
 
-bool sizing_mend(struct sizing *z, bool last)
+bool sizing_mend(struct sizing *z, bool last, uint32_t branch)
 {
     const uint32_t n = z->session->api->n_sym;
     int64_t *size, *value;
+    z->branch = branch;
     if (!sizes_now(z, &size, &value))
         return false;
     for (uint32_t i = 0; i < n; i++)
         if (session_is_free(z->session, z->given, i) && only_value(z, i) >= 0)
             value[symbol_of(z, i).i] = only_value(z, i);
-    uint32_t failing = count_failing(z, value, false), before = failing + 1;
+    uint64_t failing = count_failing(z, value, false), before = failing + 1;
     while (failing && failing < before) {
         before = failing;
         for (uint32_t i = 0; i < n && failing == before; i++) {
@@ -290,7 +315,7 @@ bool sizing_mend(struct sizing *z, bool last)
     }
     for (uint32_t i = 0; i < n; i++)
         size[i] = value[symbol_of(z, i).i];
-    if (!failing)
+    if (failing < OUTER)
         z->first = z->first ? z->first : size;
-    return !failing && feed(z, size);
+    return failing < OUTER && feed(z, size);
 }

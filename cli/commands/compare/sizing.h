@@ -9,6 +9,7 @@
 struct sizing_condition {
     const struct size_check *check; /* NULL: `holds` */
     expr_id holds;
+    uint32_t branch; /* 1 for the first branch of an If or a loop's body, which may not run; 0: outside of them */
     bool asked; /* of those that sizing_mend asks */
 };
 
@@ -18,6 +19,7 @@ struct sizing {
     struct options running;      /* the session's: a copy with a size for each free symbol */
     struct graph *graph;         /* its conditions on sizes have to hold */
     VEC(struct sizing_condition) conditions; /* those of sizes alone; empty: not looked for, or there are none */
+    uint32_t branch; /* of which sizing_mend lets conditions hold first */
     int64_t spent; /* of the work that sizes may take (SIZES_WORK) */
     VEC(const int64_t *) tried;  /* by symbol: sizes that need not be drawn again */
     const int64_t *first;        /* the first at which the conditions held; NULL: there are none yet */
@@ -39,8 +41,10 @@ uint64_t sizing_elements(const struct sizing *);
 /* Draws inputs of these sizes. False: the network takes no such size, the form needs more symbols, the inputs would
  * have more than `most` elements, SIZES_WORK is used up, or after a diagnostic. */
 bool sizing_put(struct sizing *, int64_t size, uint32_t form, uint64_t most);
-/* Do the network's conditions hold, of those that sizes alone decide? */
+/* Do the network's conditions hold, of those that sizes alone decide? Those inside of branches and loops included. */
 bool sizing_holds(struct sizing *);
+/* Do those hold that are not inside? */
+bool sizing_holds_outside(struct sizing *);
 /* Draws inputs of the first sizes but for one symbol: graph.size_checks[check] does not hold for it, as it is too small
  * (way 0), too large (1) or no multiple, or another one than its equal (2). False: no such size is given to the code.
  */
@@ -49,5 +53,6 @@ bool sizing_break(struct sizing *, uint32_t check, uint32_t way);
 /* The first time that it is asked of the sizes at hand? */
 bool sizing_is_new(struct sizing *);
 /* Draws inputs of sizes at which they do, near those at hand: free symbols change one after the other, from the last or
- * from the first on. False: none were found, or SIZES_WORK is used up. */
-bool sizing_mend(struct sizing *, bool last);
+ * from the first on. Inside of branches and loops as many hold as possible, first those of `branch` (1, 2), since two
+ * branches may exclude each other. False: none were found, or SIZES_WORK is used up. */
+bool sizing_mend(struct sizing *, bool last, uint32_t branch);
