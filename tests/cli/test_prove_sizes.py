@@ -61,6 +61,13 @@ def test_branches_with_conditions(tmp_path, windows):
     assert "n=96" in sizes if windows[1] == 96 else "n=64" in sizes and "n=192" in sizes
 
 
+def test_numbers_with_conditions(tmp_path):
+    """Of all shapes of three extents, a few have 210 elements."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("Neg", ["r"], ["y"])],
+                [value("x", [2, 3, 5, 7]), value("shape", [3], INT64)], [value("y", ["a", "b", "c"])])
+    assert proof(path, status=6)["variants"][0]["program"]["proved"]
+
+
 def test_no_elements(tmp_path):
     """A cache that is empty is drawn as well."""
     path = save(tmp_path / "net.onnx", [helper.make_node("Concat", ["past", "x"], ["now"], axis=1), helper.make_node("ReduceSum", ["now", "one"], ["y"])],

@@ -120,7 +120,7 @@ static bool has_none(const struct graph *g, const struct type *t)
 
 bool chance_empty(const struct graph *g, value_id v)
 {
-    while (value_op(g, v) == OP_RESHAPE && !has_none(g, value_type(g, v)))
+    while ((value_op(g, v) == OP_RESHAPE || value_op(g, v) == OP_SLICE) && !has_none(g, value_type(g, v)))
         v = value_node(g, v)->in[0];
     return has_none(g, value_type(g, v));
 }

@@ -50,26 +50,6 @@ static uint32_t size_of(struct sizes *s, sym_id y, int64_t lo, int64_t hi)
     return s->n++;
 }
 
-/* Symbols that are elements of a tensor of expressions, such as extents that axes decide: in the order of the run. */
-static void find_computed(struct sizes *s, const struct graph *g)
-{
-    for (sym_id y = sym_next(s->x, SYM_VALUE, (sym_id){0}); y.i && s->n_computed < COMPUTED_MOST;
-         y = sym_next(s->x, SYM_VALUE, y)) {
-        const struct symbol *sym = sym_get(s->x, y);
-        const value_id v = {sym->value};
-        const struct node *n = v.i && v.i < g->values.n ? value_node(g, v) : NULL;
-        uint32_t count;
-        if (!n || n->op != OP_FROM_EXPRS || n->parent.i != 1 || value_type(g, v)->elem != ELEM_I64)
-            continue;
-        const expr_id *list = node_exprs(n, "exprs", &count);
-        if (sym->elem >= count)
-            continue;
-        const expr_id by = replaced(s, list[sym->elem]);
-        s->computed[s->n_computed] = y;
-        s->by[s->n_computed++] = by;
-    }
-}
-
 /* An extent that symbols of few values decide stays what it is: these are tried. False: it is none. */
 static bool is_of_few(struct sizes *s, expr_id e)
 {
@@ -371,7 +351,7 @@ void never_find(struct prove *p)
             if (!never_lacks(p, l))
                 continue;
             if (!s.n_computed)
-                find_computed(&s, g);
+                s.n_computed = sizing_computed(g, s.computed, s.by, COMPUTED_MOST);
             for (uint32_t k = of->nodes.n; k-- > 0 && !s.value;) /* operands first */
                 node_bounds(&s, g, graph_node(g, of->nodes.data[k]));
             if (!s.value) {

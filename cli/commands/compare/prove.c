@@ -403,6 +403,8 @@ bool prove_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
     arena_release(&p->draw);
     arena_release(&p->draw_apart);
     const bool integers = draw_inputs(p, draw, attempt);
+    if (attempt % 2)
+        sizing_mend_numbers(&p->sizing, draw);
     p->part.draw = draw;
     p->run.ended = UINT32_MAX;
     p->out = NEW_ARRAY(&p->draw, DLManagedTensorVersioned *, p->run.s.api->n_out + 1);

@@ -5,8 +5,9 @@
 #include "ir/expr/expr.h"
 #include "ir/ops/ops.h"
 
-/* By what each symbol is longer than the one before in SIZES_APART; and how far from a size sizing_mend looks. */
-enum { APART = 3, FAR = 512 };
+/* By what each symbol is longer than the one before in SIZES_APART; and how far from a size sizing_mend looks, and from
+ * a number sizing_mend_numbers. */
+enum { APART = 3, FAR = 512, FAR_NUMBER = 128 };
 /* What a failing condition counts outside of branches and loops, and in the branch that sizing_mend prefers; in another
  * one it counts 1. */
 enum { OUTER = 1 << 16, PREFERRED = 1 << 8 };
@@ -17,6 +18,8 @@ enum { SIZING_LARGE = 1 << 24 };
 enum { FIXED_PART = 32 };
 /* What drawn sizes take of SIZES_WORK, and more for each pair of symbols. */
 enum { EACH = 1 << 14 };
+enum { COMPUTED_MOST = 32 };
+#define NUMBERS_WORK ((int64_t)1 << 27) /* as SIZES_WORK, to find numbers */
 /* Drawn sizes are at most 2^0, 2^1, ..., one of 16 the least. */
 enum { DRAWN_BITS = 6 };
 
@@ -139,10 +142,71 @@ bool sizing_put(struct sizing *z, int64_t size, uint32_t form, uint64_t most)
     return fits && z->spent < SIZES_WORK && elements_of(z, sizes) <= (double)most && feed(z, sizes);
 }
 
-/* Do all symbols of the condition stand for sizes? */
-static bool is_of_sizes(const struct exprs *x, expr_id e)
+static expr_id replaced(struct exprs *x, expr_id e, const sym_id *symbol, const expr_id *by, uint32_t n)
 {
-    return !ex_uses_kind(x, e, SYM_VALUE) && !ex_uses_kind(x, e, SYM_LOOP);
+    const expr_id r = n ? ex_subst_try(x, e, symbol, by, n) : e;
+    return r.i ? r : e;
+}
+
+uint32_t sizing_computed(const struct graph *g, sym_id *symbol, expr_id *by, uint32_t most)
+{
+    struct exprs *x = g->ctx->exprs;
+    uint32_t n = 0, count;
+    for (sym_id y = sym_next(x, SYM_VALUE, (sym_id){0}); y.i && n < most; y = sym_next(x, SYM_VALUE, y)) {
+        const struct symbol *sym = sym_get(x, y);
+        const value_id v = {sym->value};
+        const struct node *of = v.i && v.i < g->values.n ? value_node(g, v) : NULL;
+        if (!of || of->op != OP_FROM_EXPRS || of->parent.i != 1 || value_type(g, v)->elem != ELEM_I64)
+            continue;
+        const expr_id *list = node_exprs(of, "exprs", &count);
+        if (sym->elem >= count)
+            continue;
+        const expr_id e = replaced(x, list[sym->elem], symbol, by, n);
+        symbol[n] = y;
+        by[n++] = e;
+    }
+    return n;
+}
+
+/* Is the symbol an integer of an input? */
+static bool number_of(const struct sizing *z, sym_id y, struct sizing_number *out)
+{
+    const struct symbol *sym = sym_get(z->graph->ctx->exprs, y);
+    for (uint32_t i = 0; i < z->graph->inputs.n; i++) {
+        const struct file_tensor *t = &z->session->in[i];
+        if (z->graph->inputs.data[i].value.i != sym->value || !strchr("IU", elem_class(t->elem)) ||
+            elem_bits(t->elem) < 8 || sym->elem >= t->size / elem_size(t->elem))
+            continue;
+        *out = (struct sizing_number){y, i};
+        return true;
+    }
+    return false;
+}
+
+/* Adds a condition whose symbols are all sizes or numbers of inputs, and these numbers. */
+static void add_condition(struct sizing *z, struct sizing_condition c)
+{
+    const struct exprs *x = z->graph->ctx->exprs;
+    struct sizing_number number;
+    const uint32_t before = z->numbers.n;
+    if (ex_uses_kind(x, c.holds, SYM_LOOP))
+        return;
+    sym_id y = ex_uses_kind(x, c.holds, SYM_VALUE) ? sym_next(x, SYM_VALUE, (sym_id){0}) : (sym_id){0};
+    for (; y.i; y = sym_next(x, SYM_VALUE, y)) {
+        if (!ex_uses(x, c.holds, y))
+            continue;
+        if (!number_of(z, y, &number)) {
+            z->numbers.n = before;
+            return;
+        }
+        bool known = false;
+        for (uint32_t i = 0; i < z->numbers.n; i++)
+            known |= z->numbers.data[i].symbol.i == y.i;
+        c.numbers = true;
+        if (!known)
+            VEC_PUSH(&z->session->ctx->session, &z->numbers, number);
+    }
+    VEC_PUSH(&z->session->ctx->session, &z->conditions, c);
 }
 
 /* Which region of its owner it is, from 1 on; 0: the top one. */
@@ -162,12 +226,15 @@ static void find_conditions(struct sizing *z)
     const bool found = z->conditions.n;
     for (uint32_t i = 0; i < g->size_checks.n && !found; i++)
         VEC_PUSH(arena, &z->conditions, (struct sizing_condition){.check = &g->size_checks.data[i]});
+    sym_id computed[COMPUTED_MOST];
+    expr_id by[COMPUTED_MOST];
+    const uint32_t n_computed = found ? 0 : sizing_computed(g, computed, by, COMPUTED_MOST);
     for (uint32_t i = 1; i < g->nodes.n && !found; i++) {
         const struct node *n = &g->nodes.data[i];
-        if (n->dead || n->op != OP_ASSERT || !is_of_sizes(g->ctx->exprs, node_expr(n, "cond")))
+        if (n->dead || n->op != OP_ASSERT)
             continue;
-        const struct sizing_condition c = {.holds = node_expr(n, "cond"), .branch = branch_of(g, n->parent)};
-        VEC_PUSH(arena, &z->conditions, c);
+        const expr_id holds = replaced(g->ctx->exprs, node_expr(n, "cond"), computed, by, n_computed);
+        add_condition(z, (struct sizing_condition){.holds = holds, .branch = branch_of(g, n->parent)});
     }
 }
 
@@ -192,7 +259,7 @@ static uint64_t count_failing(struct sizing *z, const int64_t *value, bool asked
     find_conditions(z);
     z->spent += z->conditions.n;
     for (uint32_t i = 0; i < z->conditions.n; i++)
-        if (!asked || z->conditions.data[i].asked)
+        if ((!asked || z->conditions.data[i].asked) && z->conditions.data[i].numbers == z->of_numbers)
             failing += holds(z, &z->conditions.data[i], value)     ? 0
                        : !z->conditions.data[i].branch             ? OUTER
                        : z->conditions.data[i].branch == z->branch ? PREFERRED
@@ -273,18 +340,21 @@ bool sizing_break(struct sizing *z, uint32_t check, uint32_t way)
     return gives && elements_of(z, size) < SIZING_LARGE && feed(z, size);
 }
 
-/* Gives the symbol the nearest size at which the fewest conditions fail. How many do. */
-static uint64_t change(struct sizing *z, uint32_t symbol, int64_t *value, uint64_t failing)
+/* What may stand for a symbol. */
+struct range {
+    int64_t least, most, step, far;
+};
+
+/* Gives the symbol the nearest value at which the fewest conditions fail. How many do. */
+static uint64_t change(struct sizing *z, sym_id y, struct range in, int64_t *value, uint64_t failing)
 {
-    const mcc_symbol *sym = &z->session->api->sym[symbol];
-    const int64_t step = sym->step > 1 ? sym->step : 1;
-    int64_t *at = &value[symbol_of(z, symbol).i], old = *at, best = old;
-    ask(z, symbol_of(z, symbol));
+    int64_t *at = &value[y.i], old = *at, best = old;
+    ask(z, y);
     const uint64_t rest = failing - count_failing(z, value, true);
-    for (int64_t far = step; far <= FAR && failing > rest && z->spent < SIZES_WORK; far += step)
+    for (int64_t far = in.step; far <= in.far && failing > rest && z->spent < SIZES_WORK; far += in.step)
         for (int sign = -1; sign <= 1; sign += 2) {
             *at = old + sign * far;
-            if (*at < 0 || *at < sym->min || (sym->max && *at > sym->max))
+            if (*at < in.least || *at > in.most)
                 continue;
             const uint64_t n = rest + count_failing(z, value, true);
             best = n < failing ? *at : best;
@@ -292,6 +362,12 @@ static uint64_t change(struct sizing *z, uint32_t symbol, int64_t *value, uint64
         }
     *at = best;
     return failing;
+}
+
+static struct range sizes_of(const mcc_symbol *sym)
+{
+    return (struct range){sym->min > 0 ? sym->min : 0, sym->max ? sym->max : INT64_MAX, sym->step > 1 ? sym->step : 1,
+                          FAR};
 }
 
 bool sizing_mend(struct sizing *z, bool last, uint32_t branch)
@@ -310,7 +386,7 @@ bool sizing_mend(struct sizing *z, bool last, uint32_t branch)
         for (uint32_t i = 0; i < n && failing == before; i++) {
             const uint32_t symbol = last ? n - 1 - i : i;
             if (sizing_is_free(z, symbol))
-                failing = change(z, symbol, value, failing);
+                failing = change(z, symbol_of(z, symbol), sizes_of(&z->session->api->sym[symbol]), value, failing);
         }
     }
     for (uint32_t i = 0; i < n; i++)
@@ -318,4 +394,50 @@ bool sizing_mend(struct sizing *z, bool last, uint32_t branch)
     if (failing < OUTER)
         z->first = z->first ? z->first : size;
     return failing < OUTER && feed(z, size);
+}
+
+/* The element that the symbol is; NULL: the input is too short at these sizes. */
+static void *place_of(const struct sizing *z, const struct sizing_number *n, enum elem *elem)
+{
+    const struct file_tensor *t = &z->session->in[n->input];
+    const size_t at = sym_get(z->graph->ctx->exprs, n->symbol)->elem, size = elem_size(t->elem);
+    *elem = t->elem;
+    return at < t->size / size ? (char *)t->data + at * size : NULL;
+}
+
+void sizing_mend_numbers(struct sizing *z, uint32_t first)
+{
+    struct exprs *x = z->graph->ctx->exprs;
+    int64_t *size, *value;
+    enum elem elem;
+    const int64_t spent = z->spent;
+    find_conditions(z);
+    if (!z->numbers.n || z->numbers_spent > NUMBERS_WORK || !sizes_now(z, &size, &value))
+        return;
+    for (uint32_t i = 0; i < z->numbers.n; i++) {
+        const void *from = place_of(z, &z->numbers.data[i], &elem);
+        if (!from)
+            return;
+        const struct symbol *sym = sym_get(x, z->numbers.data[i].symbol);
+        const int64_t now = elem_to_i64(elem, from);
+        value[z->numbers.data[i].symbol.i] = now < sym->lo ? sym->lo : now > sym->hi ? sym->hi : now;
+    }
+    z->of_numbers = true;
+    uint64_t failing = count_failing(z, value, false), before = failing + 1;
+    while (failing && failing < before) {
+        before = failing;
+        for (uint32_t i = 0; i < z->numbers.n && failing == before; i++) {
+            const sym_id y = z->numbers.data[(i + first) % z->numbers.n].symbol;
+            const struct symbol *sym = sym_get(x, y);
+            const struct range in = {sym->lo, sym->hi, sym->divisor, FAR_NUMBER};
+            failing = change(z, y, in, value, failing);
+        }
+    }
+    z->of_numbers = false;
+    z->numbers_spent += z->spent - spent;
+    z->spent = spent;
+    for (uint32_t i = 0; i < z->numbers.n; i++) {
+        void *to = place_of(z, &z->numbers.data[i], &elem);
+        elem_from_i64(elem, value[z->numbers.data[i].symbol.i], to);
+    }
 }

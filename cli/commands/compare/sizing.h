@@ -9,8 +9,15 @@
 struct sizing_condition {
     const struct size_check *check; /* NULL: `holds` */
     expr_id holds;
+    bool numbers;    /* it is of numbers that inputs hold */
     uint32_t branch; /* 1 for the first branch of an If or a loop's body, which may not run; 0: outside of them */
     bool asked; /* of those that sizing_mend asks */
+};
+
+/* A symbol that is an element of an input. */
+struct sizing_number {
+    sym_id symbol;
+    uint32_t input;
 };
 
 struct sizing {
@@ -18,9 +25,13 @@ struct sizing {
     const struct options *given; /* the command's */
     struct options running;      /* the session's: a copy with a size for each free symbol */
     struct graph *graph;         /* its conditions on sizes have to hold */
-    VEC(struct sizing_condition) conditions; /* those of sizes alone; empty: not looked for, or there are none */
+    VEC(struct sizing_condition)
+    conditions; /* of sizes and numbers of inputs; empty: not looked for, or there are none */
+    VEC(struct sizing_number) numbers;       /* of which a condition is */
+    bool of_numbers; /* conditions on numbers are asked, not those on sizes */
     uint32_t branch; /* of which sizing_mend lets conditions hold first */
     int64_t spent; /* of the work that sizes may take (SIZES_WORK) */
+    int64_t numbers_spent;
     VEC(const int64_t *) tried;  /* by symbol: sizes that need not be drawn again */
     const int64_t *first;        /* the first at which the conditions held; NULL: there are none yet */
 };
@@ -56,3 +67,9 @@ bool sizing_is_new(struct sizing *);
  * from the first on. Inside of branches and loops as many hold as possible, first those of `branch` (1, 2), since two
  * branches may exclude each other. False: none were found, or SIZES_WORK is used up. */
 bool sizing_mend(struct sizing *, bool last, uint32_t branch);
+/* Changes numbers of the inputs at hand, one after the other from one of them on, so that more of the conditions on
+ * them hold: a shape gets as many elements as what is reshaped. */
+void sizing_mend_numbers(struct sizing *, uint32_t first);
+/* Symbols that are elements of tensors of expressions, such as extents that a shape decides, in the order of the run,
+ * and what they are of others. How many; at most `most`. */
+uint32_t sizing_computed(const struct graph *, sym_id *symbol, expr_id *by, uint32_t most);
