@@ -18,12 +18,6 @@ static bool is_infinity(const struct graph *g, value_id v)
     return x == FIELD_PLUS_INF || x == FIELD_MINUS_INF;
 }
 
-const char *chance_why(const struct node *n)
-{
-    return n->op == OP_ARGWINDOW ? "it says which one of equal elements is chosen, and drawn ones are never equal"
-                                 : NULL;
-}
-
 static bool is_single(const struct graph *g, const struct type *t)
 {
     for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++)
@@ -32,10 +26,17 @@ static bool is_single(const struct graph *g, const struct type *t)
     return true;
 }
 
+bool chance_is_single(const struct node *n)
+{
+    uint32_t dims;
+    const int64_t *kernel = node_ints(n, "kernel", &dims);
+    return n->op == OP_ARGWINDOW && dims_count(kernel, (int32_t)dims) == 1;
+}
+
 const char *chance_tells(const struct graph *g, const struct node *n)
 {
     bool tells = n->op == OP_EQ || n->op == OP_NE || n->op == OP_ISNAN || n->op == OP_ISINF;
-    if (n->op == OP_ARGREDUCE || n->op == OP_SORT)
+    if (n->op == OP_ARGREDUCE || (n->op == OP_ARGWINDOW && !chance_is_single(n)) || n->op == OP_SORT)
         return "it says which one of equal elements is chosen, and few drawn ones were equal";
     if ((n->op == OP_UNIQUE && !is_single(g, value_type(g, n->out[2]))) || n->op == OP_NONZERO ||
         (n->op == OP_NMS && !is_single(g, value_type(g, n->in[1]))))
@@ -56,8 +57,45 @@ value_id chance_told(const struct node *n)
     return n->op == OP_SORT ? n->out[1] : n->op == OP_UNIQUE ? n->out[2] : n->out[0];
 }
 
-int64_t chance_ties(const struct node *n, const struct tensor *x, const struct tensor *found)
+/* Of windows: found are positions in the last dims of x. */
+static int64_t window_ties(const struct graph *g, const struct node *n, const struct tensor *x,
+                           const struct tensor *found)
 {
+    uint32_t dims;
+    const int64_t *kernel = node_ints(n, "kernel", &dims), *strides = node_ints(n, "strides", &dims),
+                  *dilations = node_ints(n, "dilations", &dims);
+    const expr_id *lo = node_exprs(n, "lo", &dims);
+    const size_t size = elem_size(x->elem);
+    const int32_t lead = x->rank - (int32_t)dims;
+    const int64_t *extent = x->dims + lead, plane = dims_count(extent, (int32_t)dims),
+                  each = dims_count(found->dims + lead, (int32_t)dims);
+    int64_t at[RANK_MAX] = {0}, ties = 0, before[RANK_MAX];
+    for (uint32_t d = 0; d < dims; d++)
+        if (!ex_is_const(g->ctx->exprs, lo[d], &before[d]))
+            return 0;
+    for (int64_t i = 0, all = tensor_count(found); i < all; i++, dims_next(found->dims, found->rank, at)) {
+        const char *first = (const char *)x->data + (size_t)(i / each * plane) * size;
+        const char *chosen = first + (size_t)((const int64_t *)found->data)[i] * size;
+        int64_t k[RANK_MAX] = {0}, equal = 0;
+        do {
+            int64_t p = 0;
+            bool inside = true;
+            for (uint32_t d = 0; d < dims; d++) {
+                const int64_t to = at[lead + (int32_t)d] * strides[d] + k[d] * dilations[d] - before[d];
+                inside &= to >= 0 && to < extent[d];
+                p = p * extent[d] + to;
+            }
+            equal += inside && memcmp(first + (size_t)p * size, chosen, size) == 0;
+        } while (dims_next(kernel, (int32_t)dims, k));
+        ties += equal > 1;
+    }
+    return ties;
+}
+
+int64_t chance_ties(const struct graph *g, const struct node *n, const struct tensor *x, const struct tensor *found)
+{
+    if (n->op == OP_ARGWINDOW)
+        return window_ties(g, n, x, found);
     const int32_t axis = (int32_t)node_int(n, "axis", 0);
     const size_t size = elem_size(x->elem);
     int64_t inner = 1, ties = 0, each = n->op == OP_SORT ? found->dims[axis] : 1; /* found in each line */
@@ -140,14 +178,15 @@ double chance_shows(const struct capture *d, const struct node *n)
     const struct graph *g = d->c.graph;
     const char *monoid = node_str(n, "monoid", "");
     const bool extreme = is_extreme(monoid), choice = extreme || is_logical(monoid);
-    if (n->op != OP_ARGREDUCE && (!choice || (n->op != OP_REDUCE && n->op != OP_WINDOW && n->op != OP_CUMULATE)))
+    const bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
+    if (!arg && (!choice || (n->op != OP_REDUCE && n->op != OP_WINDOW && n->op != OP_CUMULATE)))
         return INFINITY;
     if ((extreme && n->op == OP_REDUCE && is_shift(g, n->out[0], false, 0)) || chance_empty(g, n->in[0]))
         return INFINITY;
     double in = capture_count(d, value_type(g, n->in[0])), out = capture_count(d, value_type(g, n->out[0])), each = 1;
     uint32_t n_kernel;
     const int64_t *kernel = node_ints(n, "kernel", &n_kernel);
-    for (uint32_t k = 0; n->op == OP_WINDOW && k < n_kernel; k++)
+    for (uint32_t k = 0; (n->op == OP_WINDOW || n->op == OP_ARGWINDOW) && k < n_kernel; k++)
         each *= (double)kernel[k];
     if (n->op == OP_REDUCE || n->op == OP_ARGREDUCE)
         each = out > 0 ? in / out : 0;
@@ -177,8 +216,7 @@ static bool is_choice(const struct graph *g, const struct node *n)
 bool chance_hides(const struct graph *g, const struct node *n)
 {
     const char *monoid = node_str(n, "monoid", "");
-    return is_choice(g, n) || n->op == OP_ARGREDUCE || chance_tells(g, n) || chance_why(n) || is_extreme(monoid) ||
-           is_logical(monoid);
+    return is_choice(g, n) || chance_tells(g, n) || is_extreme(monoid) || is_logical(monoid);
 }
 
 double chance_choices(const struct capture *d, const struct node *n, int64_t least)

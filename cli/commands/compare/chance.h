@@ -3,15 +3,15 @@
 
 #include "cli/commands/compare/capture.h"
 
-/* Why no draw shows whether the node's code is right; NULL: draws do. */
-const char *chance_why(const struct node *);
 /* Why draws of floats show that only where these are often equal, 0 or infinite; NULL: others do. */
 const char *chance_tells(const struct graph *, const struct node *);
+/* Does it choose from windows of one element? */
+bool chance_is_single(const struct node *);
 /* The result that shows it. */
 value_id chance_told(const struct node *);
-/* Of an argreduce or the positions of a sort of x, how often an element that was found is equal to another one of its
- * line. */
-int64_t chance_ties(const struct node *, const struct tensor *x, const struct tensor *found);
+/* Of an argreduce, argwindow or the positions of a sort of x, how often an element that was found is equal to another
+ * one of its line or window. */
+int64_t chance_ties(const struct graph *, const struct node *, const struct tensor *x, const struct tensor *found);
 /* Adds how many elements are +inf, and how many -inf. */
 void chance_infinite(const struct tensor *, double found[2]);
 /* Has a value no elements at any size, by its type or by that of what it is reshaped from? */

@@ -275,6 +275,8 @@ static uint8_t result_origin(const struct integers *s, const struct graph *g, co
     uint8_t from = 0;
     if (shape == SHAPE_CONTROL || shape == SHAPE_OPAQUE || t->kind != TYPE_TENSOR)
         return FROM_INTEGERS;
+    if (chance_is_single(n)) /* a position */
+        return 0;
     if (n->op == OP_FROM_EXPRS) {
         uint32_t count;
         const expr_id *list = node_exprs(n, "exprs", &count);

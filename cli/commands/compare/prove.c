@@ -204,7 +204,8 @@ static void on_part(void *user, value_id v, const struct tensor *t)
 /* Does what a draw shows of v, a result of n, depend on the node's operand? */
 static bool reads_operand(const struct node *n, value_id v)
 {
-    return (n->op == OP_ARGREDUCE || n->op == OP_ISINF || n->op == OP_SORT) && v.i == chance_told(n).i;
+    return (n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW || n->op == OP_ISINF || n->op == OP_SORT) &&
+           v.i == chance_told(n).i;
 }
 
 /* What the draw shows of v. Of a loop's values the last trip's is left: so one draw counts once. */
@@ -224,7 +225,7 @@ void prove_count(struct prove *p, value_id v)
     if (n->op == OP_ISINF)
         chance_infinite(x, &p->infinite[2 * v.i]);
     else
-        p->ties[v.i] += (double)chance_ties(n, x, t);
+        p->ties[v.i] += (double)chance_ties(g, n, x, t);
 }
 
 static void want_value(struct prove *p, value_id v)

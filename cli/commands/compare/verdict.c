@@ -88,11 +88,6 @@ static const char *kernel_why(const struct prove *p, const struct kernel *k)
         return field_why(p, k);
     if (rounds_wide(p, k))
         return "its code rounds f64 to a narrower float, which the network does not";
-    for (uint32_t i = 0; i < k->nodes.n; i++) {
-        const char *why = chance_why(graph_node(g, k->nodes.data[i]));
-        if (why)
-            return why;
-    }
     return NULL;
 }
 
@@ -147,7 +142,8 @@ static uint8_t reads(const struct graph *g, const struct node *n)
 {
     if (n->op == OP_ISNAN || n->op == OP_ISINF || n->op == OP_LT || n->op == OP_LE)
         return PROVE_TESTS;
-    return n->op == OP_ARGREDUCE && elem_class(value_type(g, n->in[0])->elem) == 'F' ? PROVE_ORDERS : 0;
+    const bool orders = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
+    return orders && elem_class(value_type(g, n->in[0])->elem) == 'F' ? PROVE_ORDERS : 0;
 }
 
 /* Which values reach a test or an order. What loops and branches read, and their nodes, reaches all that there are. */
@@ -182,7 +178,7 @@ static double told(const struct prove *p, const struct node *n)
     if (!verdict_tells(p, n))
         return INFINITY;
     const double ties = p->ties[v.i] * CHANCE_ENOUGH / CHANCE_ELEMENTS;
-    if (n->op == OP_ARGREDUCE)
+    if (n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW)
         return ties;
     const double shown = integers_shown_of(&p->integers, v), *found = &p->infinite[2 * (size_t)v.i];
     if (n->op == OP_SORT)
