@@ -111,6 +111,8 @@ static struct loop_range computed(struct reach *r, const struct lstmt *s)
         return natural ? (struct loop_range){0, a.hi < b.hi ? a.hi : b.hi} : all;
     case L_OR: return flag ? truth(!a.lo && !b.lo, a.hi || b.hi) : all;
     case L_NOT: return flag ? truth(a.hi, !a.lo) : all;
+    case L_CONVERT: /* of an index or bool: others are not known */
+        return flag ? truth(a.lo <= 0 && a.hi >= 0, a.lo || a.hi) : a;
     case L_LT: return truth(a.hi >= b.lo, a.lo < b.hi);
     case L_LE: return truth(a.hi > b.lo, a.lo <= b.hi);
     case L_EQ: return truth(a.lo != a.hi || b.lo != b.hi || a.lo != b.lo, a.lo <= b.hi && b.lo <= a.hi);

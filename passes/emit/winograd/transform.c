@@ -372,9 +372,22 @@ static expr_id inside(struct wino *w, expr_id from, expr_id size, int64_t dilati
     return em_pin(w->em, ex_min(x, ex_const(x, w->f->m), left), 1, w->f->m);
 }
 
+/* Are all tiles within the image, as its rows and columns are multiples of theirs? */
+static bool tiles_divide(struct wino *w)
+{
+    struct exprs *x = w->em->x;
+    const expr_id m = ex_const(x, w->f->m), *dims = value_type(w->em->g, w->n->out[0])->dims + 2;
+    return w->shape.dilation[0] == 1 && w->shape.dilation[1] == 1 && ex_is(x, ex_mod(x, dims[0], m), 0) &&
+           ex_is(x, ex_mod(x, dims[1], m), 0);
+}
+
 /* A tile of an image of dynamic size: most lie within it, and test nothing. */
 static void output_tile(struct wino *w)
 {
+    if (tiles_divide(w)) {
+        transform(w, &w->f->output, w->s->output_rows, output_load, output_whole);
+        return;
+    }
     struct em *em = w->em;
     struct exprs *x = em->x;
     const struct type *y = value_type(em->g, w->n->out[0]);
