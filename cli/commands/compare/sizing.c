@@ -353,8 +353,7 @@ static uint64_t change(struct sizing *z, sym_id y, struct range in, int64_t *val
     const uint64_t rest = failing - count_failing(z, value, true);
     for (int64_t far = in.step; far <= in.far && failing > rest && z->spent < SIZES_WORK; far += in.step)
         for (int sign = -1; sign <= 1; sign += 2) {
-            *at = old + sign * far;
-            if (*at < in.least || *at > in.most)
+            if (!add_i64(old, sign * far, at) || *at < in.least || *at > in.most)
                 continue;
             const uint64_t n = rest + count_failing(z, value, true);
             best = n < failing ? *at : best;
