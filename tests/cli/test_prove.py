@@ -602,7 +602,8 @@ def test_narrowed_constant(tmp_path, narrow):
 @pytest.mark.parametrize("nodes, x, y, says", [
     ([helper.make_node("ReduceMax", ["x"], ["y"], "n", keepdims=0)], [1, 1000], [], "many elements"),
     ([helper.make_node("GlobalMaxPool", ["x"], ["y"], "n")], [1, 1, 32, 32], [1, 1, 1, 1], "many elements"),
-    ([helper.make_node("Equal", ["x", "c"], ["e"], "n"), helper.make_node("Where", ["e", "c", "x"], ["y"], "where")], [64], [64], "equal"),
+    ([helper.make_node("Exp", ["x"], ["z"], "exp"), helper.make_node("Equal", ["z", "c"], ["e"], "n"),
+      helper.make_node("Where", ["e", "c", "x"], ["y"], "where")], [64], [64], "equal"),
     ([helper.make_node("ArgMax", ["x"], ["y"], "n", axis=1, keepdims=0)], [1, 1000], [1], "many elements"),
     ([helper.make_node("Add", ["x", "c"], ["s"], "sum"), helper.make_node("IsNaN", ["s"], ["y"], "n")], [64], [64], "NaN"),
     ([helper.make_node("Add", ["x", "c"], ["s"], "sum"), helper.make_node("IsInf", ["s"], ["y"], "n")], [64], [64], "infinity"),
@@ -750,6 +751,13 @@ def test_trips_beyond_seven(tmp_path):
             found += [site] if done.returncode == 0 else []
         assert len(found) + 3 < site < 59
     assert left[13] == left[5]
+
+
+def test_equal_to_a_constant(tmp_path):
+    """Drawn numbers from -2 to 2 are never 5.5."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Equal", ["x", "c"], ["y"], "n")],
+                [value("x", [64])], [value("y", [64], BOOL)], {"c": np.float32(5.5)})
+    proof(path)
 
 
 def test_positions_in_windows(tmp_path):

@@ -7,6 +7,7 @@
 #include "ir/eval/constants.h"
 #include "ir/eval/eval.h"
 #include "ir/expr/expr.h"
+#include "ir/ops/field.h"
 
 enum { ROUNDS = 16 }; /* over the nodes in the order of the run, until nothing changes */
 enum { COMPARED_MOST = 64, DECIDING_MOST = 1 << 16 }; /* constants; what one that decides may be */
@@ -146,13 +147,29 @@ static void add_compared(struct integers *s, struct graph *g, value_id v, bool d
     }
 }
 
+/* Adds the floats of a constant that the node asks others to be equal to. */
+static void add_equal(struct integers *s, struct graph *g, value_id v)
+{
+    while (v.i && value_op(g, v) == OP_BROADCAST)
+        v = value_node(g, v)->in[0];
+    const enum elem elem = v.i && value_op(g, v) == OP_CONSTANT ? value_type(g, v)->elem : ELEM_NONE;
+    if (!field_form(elem))
+        return;
+    const struct span data = node_attr(value_node(g, v), "data")->u.data;
+    for (size_t at = 0; at + elem_size(elem) <= data.size && at / elem_size(elem) < COMPARED_MOST;
+         at += elem_size(elem))
+        add_number(&g->ctx->session, &s->floats, field_load(elem, (const char *)data.data + at));
+}
+
 static void compared_constants(struct integers *s, struct graph *g)
 {
     for (uint32_t i = 1; i < g->nodes.n; i++) {
         const struct node *n = &g->nodes.data[i];
-        if (!n->dead && (n->op == OP_EQ || n->op == OP_NE || n->op == OP_LT || n->op == OP_LE))
-            for (uint32_t k = 0; k < n->n_in; k++)
-                add_compared(s, g, n->in[k], s->role[n->out[0].i].decides);
+        const bool equal = n->op == OP_EQ || n->op == OP_NE;
+        for (uint32_t k = 0; k < n->n_in && !n->dead && (equal || n->op == OP_LT || n->op == OP_LE); k++)
+            add_compared(s, g, n->in[k], s->role[n->out[0].i].decides);
+        for (uint32_t k = 0; k < n->n_in && !n->dead && equal; k++)
+            add_equal(s, g, n->in[k]);
     }
 }
 

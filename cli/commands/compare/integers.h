@@ -36,6 +36,7 @@ struct integers {
     struct integer_role *role; /* by value of the legalized graph */
     struct number_list compared; /* constants that it compares integers with */
     struct number_list deciding; /* small ones of comparisons that decide sizes, trips or branches */
+    struct number_list floats;   /* residues of constants that it asks whether floats are equal to */
     uint8_t *origin;           /* by value of the kernels' graph: FROM_... */
     bool *watched;             /* by value: some kernel computes with it */
     bool *uniform; /* by value, if it is watched: all its elements are computed of the same numbers */

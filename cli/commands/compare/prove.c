@@ -53,8 +53,9 @@ enum {
  * 2^TIED_BITS; and a draw that is mostly 0. */
 enum { TIED_EACH = 4, TIED_BITS = 10, TIED_ZEROS = 3 };
 
-/* One of few floats. Of each eight draws one has -inf only, as a maximum of many elements is -inf in no other. */
-static uint32_t draw_tied(uint8_t read_by, uint64_t r, uint32_t draw)
+/* One of few floats, a quarter of them constants that the network asks others to be equal to. Of each eight draws one
+ * has -inf only, as a maximum of many elements is -inf in no other. */
+static uint32_t draw_tied(const struct number_list *equal, uint8_t read_by, uint64_t r, uint32_t draw)
 {
     static const uint32_t special[] = {FIELD_PLUS_INF, FIELD_MINUS_INF, FIELD_NAN};
     static const uint8_t other[] = {64, 16, 4, 2}; /* of 64, that may be another one than 0 */
@@ -62,6 +63,8 @@ static uint32_t draw_tied(uint8_t read_by, uint64_t r, uint32_t draw)
         return FIELD_MINUS_INF;
     if (read_by & PROVE_TESTS && r >> 62 == 0)
         return special[r % (COUNT_OF(special) - !!(read_by & PROVE_ORDERS))];
+    if (equal->n && (r >> 16) % 4 == 0)
+        return (uint32_t)equal->data[(r >> 24) % equal->n];
     return field_of_integer((r >> 8) % 64 < other[draw % COUNT_OF(other)] ? (int64_t)(r % 5) - 2 : 0);
 }
 
@@ -74,7 +77,8 @@ void prove_draw_tied(const struct prove *p, value_id v, enum elem elem, void *da
     for (size_t i = 0; i < n; i++) {
         const uint64_t r = integer_random(state);
         if (!runs || !left--) {
-            x = draw_tied(p->special ? p->read_by[v.i] : 0, r, runs && r >> 62 < 2 ? TIED_ZEROS : draw);
+            x = draw_tied(&p->integers.floats, p->special ? p->read_by[v.i] : 0, r,
+                          runs && r >> 62 < 2 ? TIED_ZEROS : draw);
             left = (r >> 32) % ((uint64_t)1 << ((r >> 56) % TIED_BITS));
         }
         field_store(elem, x, false, (char *)data + i * elem_size(elem));
