@@ -25,8 +25,7 @@ struct sizing {
     const struct options *given; /* the command's */
     struct options running;      /* the session's: a copy with a size for each free symbol */
     struct graph *graph;         /* its conditions on sizes have to hold */
-    VEC(struct sizing_condition)
-    conditions; /* of sizes and numbers of inputs; empty: not looked for, or there are none */
+    VEC(struct sizing_condition) conditions; /* of sizes and numbers; empty: not looked for, or there are none */
     VEC(struct sizing_number) numbers;       /* of which a condition is */
     bool of_numbers; /* conditions on numbers are asked, not those on sizes */
     uint32_t branch; /* of which sizing_mend lets conditions hold first */
